@@ -1,0 +1,161 @@
+"""Graph operators: matrices over nodes whose entry [receiver, sender] weighs the message along an edge."""
+
+import abc
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._errors import InputError, unknown_name
+from ._build import check_single
+from ._csr import CSR
+
+if TYPE_CHECKING:
+    from ._graph import Graph
+
+
+class AbstractOperator(eqx.Module):
+    """`op @ z` sends each node's row of z along its outgoing edges and sums what arrives."""
+
+    @abc.abstractmethod
+    def __matmul__(self, z: Float[Array, "nodes *features"]) -> Float[Array, "nodes *features"]: ...
+
+    @abc.abstractmethod
+    def to_dense(self) -> Float[Array, "nodes nodes"]: ...
+
+
+class DenseOperator(AbstractOperator):
+    """An operator held as a full matrix."""
+
+    matrix: Float[Array, "*batch nodes nodes"]
+
+    def __matmul__(self, z):
+        z = _checked(z, self.matrix.shape[-1])
+        return jnp.tensordot(self.matrix.astype(z.dtype), z, axes=1)
+
+    def to_dense(self):
+        return self.matrix
+
+
+class SparseOperator(AbstractOperator):
+    """An operator held as compressed rows plus a diagonal, which serves self loops without touching the pattern."""
+
+    matrix: CSR
+    diagonal: Float[Array, "*batch nodes"]
+
+    def __matmul__(self, z):
+        z = _checked(z, self.diagonal.shape[-1])
+        diagonal = self.diagonal.astype(z.dtype).reshape(-1, *[1] * (z.ndim - 1))
+        return self.matrix @ z + diagonal * z
+
+    def to_dense(self):
+        m, p = self.matrix, self.matrix.pattern
+        return jnp.diag(self.diagonal).at[p.rows, p.indices].add(m.data)
+
+
+def build_operator(graph: "Graph", name: str) -> AbstractOperator:
+    if name not in _BUILDERS:
+        raise InputError(unknown_name("operator", name, _BUILDERS))
+    check_single(graph, "normalise")
+    return _BUILDERS[name](graph)
+
+
+def _gcn(graph: "Graph") -> AbstractOperator:
+    """D^-1/2 (A + I) D^-1/2; a node that has self loops already keeps their weight."""
+    w = graph.active_weights
+    loop = graph.sum_to_receivers(jnp.where(graph.is_self_loop, graph.active_edges, False).astype(w.dtype))
+    added = jnp.where(loop > 0, 0, 1).astype(w.dtype) * graph.node_mask.astype(w.dtype)
+    scale = _power(graph.sum_to_receivers(w) + added, -0.5)
+    return _assemble(graph, w * graph.at_senders(scale) * graph.at_receivers(scale), added * scale * scale)
+
+
+def _laplacian(graph: "Graph") -> AbstractOperator:
+    """D - A, self loops left out: they cancel."""
+    w = graph.loopless_weights
+    return _assemble(graph, -w, graph.sum_to_receivers(w))
+
+
+def _normalised_laplacian(graph: "Graph") -> AbstractOperator:
+    """I - D^-1/2 A D^-1/2, self loops left out."""
+    return _symmetric(graph, graph.sum_to_receivers(graph.loopless_weights), shift=1)
+
+
+def _scaled_laplacian(graph: "Graph") -> AbstractOperator:
+    """2 L / lambda_max - I with lambda_max = 2, the argument of Chebyshev polynomials."""
+    return _symmetric(graph, graph.sum_to_receivers(graph.loopless_weights), shift=0)
+
+
+def _scaled_laplacian_out(graph: "Graph") -> AbstractOperator:
+    """The same with out-degrees, which is what torch_geometric's ChebConv takes on directed graphs."""
+    return _symmetric(graph, graph.sum_to_senders(graph.loopless_weights), shift=0)
+
+
+def _random_walk(graph: "Graph") -> AbstractOperator:
+    """Each node takes the weighted mean of those that point to it: D_in^-1 A^T of the adjacency A."""
+    w = graph.active_weights
+    scale = _power(graph.sum_to_receivers(w), -1.0)
+    return _assemble(graph, w * graph.at_receivers(scale), None)
+
+
+def _reverse_random_walk(graph: "Graph") -> AbstractOperator:
+    """The same walk against the edges: each node takes the weighted mean of those it points to, D_out^-1 A."""
+    w = graph.active_weights
+    scale = _power(graph.sum_to_senders(w), -1.0)
+    return _assemble(graph, w * graph.at_senders(scale), None, transpose=True)
+
+
+def _adjacency(graph: "Graph") -> AbstractOperator:
+    """The plain weighted sum over incoming edges."""
+    return _assemble(graph, graph.active_weights, None)
+
+
+_BUILDERS: dict[str, Callable[["Graph"], AbstractOperator]] = {
+    "gcn": _gcn,
+    "laplacian": _laplacian,
+    "normalised_laplacian": _normalised_laplacian,
+    "scaled_laplacian": _scaled_laplacian,
+    "scaled_laplacian_out": _scaled_laplacian_out,
+    "random_walk": _random_walk,
+    "reverse_random_walk": _reverse_random_walk,
+    "adjacency": _adjacency,
+}
+
+
+def _checked(z: Array, num_nodes: int) -> Array:
+    z = jnp.asarray(z)
+    if not jnp.issubdtype(z.dtype, jnp.floating):
+        raise InputError(f"z: expected floats, got dtype {z.dtype}. Convert with .astype(float).")
+    if z.ndim == 0 or z.shape[0] != num_nodes:
+        raise InputError(
+            f"z: expected shape ({num_nodes}, ...), one row per node, got {z.shape}. Batches go through vmap."
+        )
+    return z
+
+
+def _power(degree: Array, exponent: float) -> Array:
+    # A degree that is not positive scales to zero; the inner `where` keeps its gradient finite too.
+    positive = degree > 0
+    return jnp.where(positive, jnp.where(positive, degree, 1) ** exponent, 0)
+
+
+def _symmetric(graph: "Graph", degree: Array, *, shift: int) -> AbstractOperator:
+    scale = _power(degree, -0.5)
+    w = graph.loopless_weights
+    return _assemble(
+        graph, -w * graph.at_senders(scale) * graph.at_receivers(scale), shift * graph.node_mask.astype(w.dtype)
+    )
+
+
+def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpose: bool = False) -> AbstractOperator:
+    """The operator with `values` on the edges, plus a diagonal, in the graph's own layout."""
+    if graph.layout == "csr" and graph.structure is not None:
+        csr = graph.structure.csr(values)
+        if diagonal is None:
+            diagonal = jnp.zeros(graph.num_nodes, values.dtype)
+        return SparseOperator(csr.T if transpose else csr, diagonal)
+    matrix = graph.scatter_pairs(values)
+    if diagonal is not None:
+        matrix = matrix + jnp.diag(diagonal)
+    return DenseOperator(matrix.T if transpose else matrix)
