@@ -1,0 +1,91 @@
+"""Problems with exact solutions, and the small graphs that tests share."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from neuralgde import field as fields
+from neuralgde.graph import Graph
+
+
+class Problem(NamedTuple):
+    field: Callable
+    z0: np.ndarray
+    exact: Callable[[np.ndarray], np.ndarray]  # at times (T,): (T, *z0.shape)
+    graph: Graph | None = None
+
+
+def _forced(t, z, graph):
+    return -z + jnp.sin(3 * t)
+
+
+def _forced_exact(t):
+    return (1.3 * np.exp(-t) + (np.sin(3 * t) - 3 * np.cos(3 * t)) / 10)[:, None]
+
+
+def forced() -> Problem:
+    """A relaxation driven by a sine: it depends on time, so it tells a wrong stage time."""
+    return Problem(_forced, np.array([1.0]), _forced_exact)
+
+
+def _rotate(t, z, graph):
+    return jnp.stack([z[1], -z[0]])
+
+
+def rotation() -> Problem:
+    return Problem(_rotate, np.array([1.0, 0.0]), lambda t: np.stack([np.cos(t), -np.sin(t)], axis=1))
+
+
+def _logistic(t, z, graph):
+    return z * (1 - z)
+
+
+def logistic() -> Problem:
+    """Not linear."""
+    return Problem(_logistic, np.array([0.1]), lambda t: 1 / (1 + 9 * np.exp(-t))[:, None])
+
+
+def _heat(t, z, graph):
+    return -(graph.operator("laplacian") @ z)
+
+
+def heat() -> Problem:
+    """Diffusion over a directed graph, by the matrix exponential."""
+    graph = small_graph()
+    z0 = np.random.default_rng(3).standard_normal((graph.num_nodes, 2))
+    laplacian = np.asarray(graph.operator("laplacian").to_dense(), float)
+    return Problem(_heat, z0, lambda t: np.stack([scipy.linalg.expm(-laplacian * s) @ z0 for s in t]), graph)
+
+
+PROBLEMS = {"forced": forced, "rotation": rotation, "logistic": logistic, "heat": heat}
+
+
+def small_graph(seed: int = 0, num_nodes: int = 6, layout: str | None = None) -> Graph:
+    """A weighted directed graph with a self loop and an isolated node."""
+    rng = np.random.default_rng(seed)
+    a = (rng.random((num_nodes, num_nodes)) < 0.5) * rng.uniform(0.5, 1.5, (num_nodes, num_nodes))
+    a[1, 1] = 0.7
+    a[-1], a[:, -1] = 0, 0
+    return Graph.from_adjacency(a, layout=layout)
+
+
+def every_field(features: int = 4) -> dict[str, Callable]:
+    """One of each vector field, mapping `features` to as many; the parameters follow the default precision."""
+    key = jax.random.key(7)
+    wide, half = (features, 5, features), (features, 5, features // 2)
+    return {
+        "gcde": fields.GCDE(wide, key=key),
+        "gade": fields.GADE(wide, heads=2, key=key),
+        "gmde": fields.GMDE(wide, key=key),
+        "second_order": fields.SecondOrder(fields.GMDE(half, key=key)),
+        "piecewise_linear": fields.DepthVarying(fields.GCDE(wide, key=key), "piecewise_linear", 3, scale=0.3, key=key),
+        "with_time": fields.WithTime(fields.GCDE((features + 1, 5, features), key=key)),
+        "fourier": fields.DepthVarying(fields.GCDE(wide, key=key), "fourier", 3, scale=0.3, key=key),
+        "chebyshev": fields.DepthVarying(fields.GCDE(wide, key=key), "chebyshev", 3, scale=0.3, key=key),
+        "piecewise": fields.DepthVarying(fields.GCDE(wide, key=key), "piecewise", 3, scale=0.3, key=key),
+        "hamiltonian": fields.HamiltonianField(fields.GMDE((features, 5, 1), key=key)),
+    }
