@@ -1,0 +1,118 @@
+"""Step-size control: a fixed grid that meets every output time, and a guard that finds out why a solve fails."""
+
+from collections.abc import Callable
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from ._status import Status
+
+
+class Grid(diffrax.AbstractAdaptiveStepSizeController):
+    """Fixed steps: each interval between knots is cut into the fewest equal steps no longer than `dt`.
+
+    It is marked as adaptive only because Diffrax takes the tolerances of implicit solvers from such controllers, and
+    lets no other be clipped at jumps; it never rejects a step.
+    """
+
+    knots: Float[Array, " knots"]
+    dt: Float[Array, ""]
+    rtol: float
+    atol: float
+    norm: Callable[[PyTree], Array]
+
+    def wrap(self, direction):
+        return eqx.tree_at(lambda c: c.knots, self, jnp.sort(self.knots * direction))
+
+    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
+        del terms, t1, y0, dt0, args, func, error_order
+        return self._after(t0), None
+
+    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
+        del t0, y0, y1_candidate, args, y_error, error_order
+        return jnp.asarray(True), t1, self._after(t1), False, controller_state, diffrax.RESULTS.successful
+
+    def _after(self, t):
+        j = jnp.clip(jnp.searchsorted(self.knots, t, side="right"), 1, self.knots.shape[0] - 1)
+        start, end = self.knots[j - 1], self.knots[j]
+        count = step_count(end - start, self.dt)
+        step = (end - start) / count
+        done = jnp.round((t - start) / step)
+        return jnp.where(done + 1 >= count, end, start + (done + 1) * step)
+
+
+def step_count(length, dt, xp=jnp):
+    """The fewest steps no longer than dt. A hair of slack keeps 1 / 0.1 at ten steps whatever the rounding."""
+    return xp.maximum(xp.ceil(length / dt * (1 - 1e-5)), 1)
+
+
+class Guard(diffrax.AbstractAdaptiveStepSizeController):
+    """Watches another controller: stops at the first state that is not finite, or a step too small to move the time.
+
+    Its state, which the solve returns, holds the cause and the time.
+    """
+
+    inner: diffrax.AbstractAdaptiveStepSizeController
+    span: Float[Array, ""]
+    rtol: Any
+    atol: Any
+    norm: Callable[[PyTree], Any]
+
+    def __init__(self, inner: Any, span: Float[Array, ""]):
+        self.inner, self.span = inner, span
+        self.rtol, self.atol, self.norm = inner.rtol, inner.atol, inner.norm
+
+    def wrap(self, direction):
+        return Guard(self.inner.wrap(direction), self.span)
+
+    def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
+        first, state = self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
+        return first, (state, jnp.asarray(Status.SUCCESS.value), t0)
+
+    def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
+        inner_state, cause, _ = controller_state
+        keep, next_t0, next_t1, jump, inner_state, result = self.inner.adapt_step_size(
+            t0, t1, y0, y1_candidate, args, y_error, error_order, inner_state
+        )
+        finite = all_finite(y1_candidate)
+        eps = jnp.finfo(jnp.result_type(t0)).eps
+        tiny = 16 * eps * jnp.maximum(jnp.abs(t0), 1e-6 * self.span)
+        stuck = ~keep & (next_t1 - next_t0 <= tiny)
+        cause = jnp.where(stuck, Status.STEP_UNDERFLOW.value, Status.SUCCESS.value)
+        cause = jnp.where(~finite & (keep | stuck), Status.NOT_FINITE.value, cause)
+        result = diffrax.RESULTS.where(cause == 0, result, diffrax.RESULTS.dt_min_reached)
+        return keep & finite, next_t0, next_t1, jump, (inner_state, cause, jnp.where(keep & finite, t1, t0)), result
+
+
+def all_finite(tree) -> Array:
+    leaves = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(tree) if eqx.is_inexact_array(x)]
+    return jnp.stack(leaves).all() if leaves else jnp.asarray(True)
+
+
+class MaskedRMS(eqx.Module):
+    """The error norm: root mean square over what the mask lets count; of a batch, that of its worst sample."""
+
+    mask: Bool[Array, "*batch nodes"] | None
+    batched: bool = eqx.field(static=True)
+
+    def __call__(self, error: Array) -> Array:
+        axes = tuple(range(1, error.ndim)) if self.batched else None
+        squares = error**2
+        if self.mask is None:
+            mean = jnp.mean(squares, axis=axes)
+        else:
+            on = jnp.broadcast_to(expand(self.mask, error), error.shape)
+            count = jnp.maximum(jnp.sum(on, axis=axes), 1).astype(error.dtype)
+            mean = jnp.sum(jnp.where(on, squares, 0), axis=axes) / count
+        worst = jnp.max(mean)
+        # The gradient of a root at zero is not finite; no step size is differentiated, but NaN checks look.
+        return jnp.where(worst > 0, jnp.sqrt(jnp.where(worst > 0, worst, 1)), 0)
+
+
+def expand(mask: Array, like: Array) -> Array:
+    """The mask with axes of size one behind its own, so that it lines up with the leading axes of `like`."""
+    return mask.reshape(*mask.shape, *[1] * (like.ndim - mask.ndim))

@@ -1,0 +1,189 @@
+"""The two ways to step: Diffrax for adaptive, implicit and traced-time solves, a scan for fixed explicit steps."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from ._control import Grid, Guard, all_finite, expand, step_count
+from ._solvers import Stages, evaluations_per_step
+from ._status import Status
+
+VectorField = Callable[[Any, PyTree, Any], PyTree]
+
+
+class Steps(NamedTuple):
+    """How to step: everything that both engines and the adjoint's backward pass share."""
+
+    solver: diffrax.AbstractSolver
+    rtol: float
+    atol: float
+    norm: Callable[[PyTree], Array]
+    dt: Array | None
+    first_step: Array | None
+    jumps: Array | None
+    max_steps: int
+
+
+class Outcome(NamedTuple):
+    """States at the times asked for, and how it went."""
+
+    states: PyTree
+    status: Array
+    reached: Array
+    stats: dict[str, Any]
+
+
+def run_diffrax(
+    field: VectorField,
+    y0: PyTree,
+    times: Float[Array, " times"],
+    args: Any,
+    steps: Steps,
+    adjoint: diffrax.AbstractAdjoint,
+) -> Outcome:
+    """Solve through Diffrax, stepping onto every output time where the step is fixed, else interpolating."""
+    span = jnp.abs(times[-1] - times[0])
+    direction = jnp.where(times[-1] >= times[0], 1, -1).astype(times.dtype)
+    if steps.dt is None:
+        inner = diffrax.PIDController(rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
+    else:
+        inner = Grid(knots=times, dt=steps.dt, rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
+    if steps.jumps is not None:
+        inner = diffrax.ClipStepSizeController(inner, jump_ts=steps.jumps)
+    sol = diffrax.diffeqsolve(
+        diffrax.ODETerm(field),
+        steps.solver,
+        times[0],
+        times[-1],
+        None if steps.first_step is None else direction * steps.first_step,
+        y0,
+        args,
+        saveat=diffrax.SaveAt(ts=times, controller_state=True),
+        stepsize_controller=Guard(inner, span),
+        adjoint=adjoint,
+        max_steps=steps.max_steps,
+        throw=False,
+    )
+    assert sol.controller_state is not None  # asked for above
+    _, cause, reached = sol.controller_state
+    reached = direction * reached
+    status = _diffrax_status(sol.result, cause)
+    # Diffrax leaves outputs at t0 itself unset when there is nowhere to go.
+    still = times == times[0]
+    states = jax.tree.map(lambda y, start: jnp.where(expand(still, y), start, y), sol.ys, y0)
+    return Outcome(states, status, reached, _diffrax_stats(sol.stats, steps))
+
+
+def _diffrax_status(result, cause) -> Array:
+    def code(status: Status):
+        return jnp.asarray(status.value)
+
+    status = jnp.where(result == diffrax.RESULTS.successful, code(Status.SUCCESS), code(Status.IMPLICIT_FAILED))
+    status = jnp.where(result == diffrax.RESULTS.max_steps_reached, code(Status.MAX_STEPS), status)
+    return jnp.where(cause != Status.SUCCESS, cause, status)
+
+
+def _diffrax_stats(stats: dict, steps: Steps) -> dict[str, Any]:
+    out = {
+        "num_steps": stats["num_steps"],
+        "num_accepted_steps": stats["num_accepted_steps"],
+        "num_rejected_steps": stats["num_rejected_steps"],
+        "num_evaluations": None,
+    }
+    per = evaluations_per_step(steps.solver)
+    if per is not None:
+        once, each = per
+        out["num_evaluations"] = once + each * stats["num_steps"]
+    return out
+
+
+class Schedule(NamedTuple):
+    """A fixed grid made on the host: step bounds, and the output slot that each step writes (the last one to wins)."""
+
+    starts: Array
+    ends: Array
+    slots: Array
+    outputs: Array
+
+
+def make_schedule(times: np.ndarray, dt: float, jumps: np.ndarray | None, dtype) -> Schedule:
+    """Cut every interval between output times, and between jumps, into the fewest equal steps no longer than dt."""
+    distinct, outputs = np.unique(times, return_inverse=True)
+    knots = distinct
+    if jumps is not None:
+        inside = jumps[(jumps > distinct[0]) & (jumps < distinct[-1])]
+        knots = np.union1d(distinct, inside)
+    edges = [knots[:1]]
+    for a, b in itertools.pairwise(knots):
+        n = int(step_count(b - a, dt, np))
+        edges.append(np.append(a + (b - a) * np.arange(1, n) / n, b))
+    grid = np.concatenate(edges)
+    if len(times) > 1 and times[-1] < times[0]:
+        grid, distinct, outputs = grid[::-1], distinct[::-1], len(distinct) - 1 - outputs
+    sign = 1 if grid[-1] >= grid[0] else -1
+    slots = np.searchsorted(sign * distinct, sign * grid[1:], side="left")
+    return Schedule(
+        jnp.asarray(grid[:-1], dtype), jnp.asarray(grid[1:], dtype), jnp.asarray(slots), jnp.asarray(outputs)
+    )
+
+
+def run_scan(
+    field: VectorField, y0: PyTree, schedule: Schedule, args: Any, stages: Stages, *, left_limits: bool, remat: bool
+) -> Outcome:
+    """Fixed explicit steps in one scan: no step-size logic, and as many evaluations as stages times steps."""
+
+    def step(y, start, end):
+        h = end - start
+        ks = []
+        for c, row in stages.rows:
+            t = end if c == 1 else start + c * h
+            if left_limits and c == 1:
+                # A parameter may jump at `end`: the step that arrives there belongs to the left of it.
+                t = jnp.nextafter(end, start)
+            ks.append(field(t, _combine(y, h, row, ks), args))
+        return _combine(y, h, stages.weights, ks)
+
+    if remat:
+        step = jax.checkpoint(step)
+
+    def body(carry, bounds):
+        y, out, reached, finite = carry
+        start, end, slot = bounds
+        y = step(y, start, end)
+        out = jax.tree.map(lambda o, v: o.at[slot].set(v), out, y)
+        finite = finite & all_finite(y)
+        return (y, out, jnp.where(finite, end, reached), finite), None
+
+    count = schedule.starts.shape[0]
+    out = jax.tree.map(lambda y: jnp.zeros((schedule.outputs.shape[0], *y.shape), y.dtype).at[0].set(y), y0)
+    first = schedule.starts[0] if count else jnp.zeros((), schedule.starts.dtype)
+    init = (y0, out, first, jnp.asarray(True))
+    (_, out, reached, finite), _ = jax.lax.scan(body, init, schedule[:3])
+    states = jax.tree.map(lambda o: o[schedule.outputs], out)
+    status = jnp.where(finite, Status.SUCCESS.value, Status.NOT_FINITE.value)
+    per_step = len(stages.rows)
+    stats = {
+        "num_steps": count,
+        "num_accepted_steps": count,
+        "num_rejected_steps": 0,
+        "num_evaluations": per_step * count,
+    }
+    return Outcome(states, status, reached, stats)
+
+
+def _combine(y: PyTree, h: Array, weights: np.ndarray, ks: list[PyTree]) -> PyTree:
+    terms = [(float(w), k) for w, k in zip(weights, ks, strict=True) if w != 0]
+    if not terms:
+        return y
+
+    def leaf(y, *k):
+        total = sum(((w * x) for (w, _), x in zip(terms[1:], k[1:], strict=True)), terms[0][0] * k[0])
+        return y + h.astype(y.dtype) * total
+
+    return jax.tree.map(leaf, y, *(k for _, k in terms))

@@ -1,0 +1,37 @@
+"""Failures, raised: outside `jit` as `SolveError`, inside as a runtime error with the same words."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from .._errors import SolveError
+from ._solution import Solution
+from ._status import Status, describe
+
+
+def raise_or_return(sol: Solution, field, max_steps: int) -> Solution:
+    if isinstance(sol.status, Tracer):
+        causes = [status for status in Status if status != Status.SUCCESS]
+        messages = [describe(status, max_steps=max_steps) for status in causes]
+        states = eqx.branched_error_if(
+            sol.states, sol.status != Status.SUCCESS, jnp.maximum(sol.status, 1) - 1, messages
+        )
+        return eqx.tree_at(lambda s: s.states, sol, states)
+    status = Status(int(sol.status))
+    if status == Status.SUCCESS:
+        return sol
+    reached = None if isinstance(sol.reached, Tracer) else float(jnp.ravel(sol.reached)[0])
+    where = "" if reached is None or status in (Status.BAD_STATE, Status.BAD_TIMES) else f" after t = {reached:.6g}"
+    message = describe(status, max_steps=max_steps, where=where)
+    if bad := _first_bad_parameter(field):
+        message += f" The field's parameter {bad} is not finite."
+    raise SolveError(message, status=status.name.lower(), time=reached)
+
+
+def _first_bad_parameter(field) -> str | None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(field):
+        known = eqx.is_inexact_array(leaf) and not isinstance(leaf, Tracer)
+        if known and not bool(jnp.all(jnp.isfinite(leaf))):
+            return jax.tree_util.keystr(path)
+    return None

@@ -1,0 +1,91 @@
+"""Solvers by name, and what is known of each: stages, order, whether it can estimate its error."""
+
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
+
+import diffrax
+import numpy as np
+import optimistix
+
+from .._errors import InputError, unknown_name
+
+
+class RK4(diffrax.AbstractERK):
+    """The classical Runge-Kutta method of order 4, which has no error estimate."""
+
+    tableau: ClassVar[diffrax.ButcherTableau] = diffrax.ButcherTableau(
+        a_lower=(np.array([0.5]), np.array([0.0, 0.5]), np.array([0.0, 0.0, 1.0])),
+        b_sol=np.array([1 / 6, 1 / 3, 1 / 3, 1 / 6]),
+        b_error=np.zeros(4),
+        c=np.array([0.5, 0.5, 1.0]),
+    )
+    interpolation_cls: ClassVar[Callable] = diffrax.ThirdOrderHermitePolynomialInterpolation.from_k
+
+    def order(self, terms):
+        del terms
+        return 4
+
+
+SOLVERS: dict[str, type[diffrax.AbstractSolver]] = {
+    "euler": diffrax.Euler,
+    "heun": diffrax.Heun,
+    "midpoint": diffrax.Midpoint,
+    "ralston": diffrax.Ralston,
+    "bosh3": diffrax.Bosh3,
+    "rk4": RK4,
+    "tsit5": diffrax.Tsit5,
+    "dopri5": diffrax.Dopri5,
+    "dopri8": diffrax.Dopri8,
+    "implicit_euler": diffrax.ImplicitEuler,
+    "kvaerno3": diffrax.Kvaerno3,
+    "kvaerno4": diffrax.Kvaerno4,
+    "kvaerno5": diffrax.Kvaerno5,
+}
+
+
+def find_solver(solver: str | diffrax.AbstractSolver, *, fixed: bool) -> diffrax.AbstractSolver:
+    if isinstance(solver, diffrax.AbstractSolver):
+        return solver
+    if not isinstance(solver, str) or solver not in SOLVERS:
+        raise InputError(unknown_name("solver", solver, SOLVERS) + " A Diffrax solver object works too.")
+    cls = SOLVERS[solver]
+    if fixed and issubclass(cls, diffrax.AbstractImplicitSolver):
+        # Diffrax's own root finder gives up early and counts on the step being shrunk, which a fixed step is not.
+        chord = diffrax.with_stepsize_controller_tols(optimistix.Chord)()
+        return cls(root_finder=chord, root_find_max_steps=30)  # pyright: ignore[reportCallIssue]
+    return cls()
+
+
+def estimates_error(solver: diffrax.AbstractSolver) -> bool:
+    return isinstance(solver, diffrax.AbstractAdaptiveSolver) and not isinstance(solver, RK4)
+
+
+class Stages(NamedTuple):
+    """An explicit Runge-Kutta step: rows (c_i, a_i) and weights b. Stages that the result does not use are left out."""
+
+    rows: list[tuple[float, np.ndarray]]
+    weights: np.ndarray
+
+
+def explicit_stages(solver: diffrax.AbstractSolver) -> Stages | None:
+    """The stages of one step where the solver is an explicit Runge-Kutta method, else None."""
+    if isinstance(solver, diffrax.Euler):
+        return Stages([(0.0, np.zeros(0))], np.ones(1))
+    tableau = getattr(solver, "tableau", None)
+    if not isinstance(solver, diffrax.AbstractERK) or not isinstance(tableau, diffrax.ButcherTableau):
+        return None
+    rows = [(0.0, np.zeros(0)), *zip(map(float, tableau.c), tableau.a_lower, strict=True)]
+    weights = np.asarray(tableau.b_sol)
+    # A first-same-as-last method closes with a stage for the next step's use; a fixed step needs none.
+    used = int(np.flatnonzero(weights)[-1]) + 1
+    return Stages(rows[:used], weights[:used])
+
+
+def evaluations_per_step(solver: diffrax.AbstractSolver) -> tuple[int, int] | None:
+    """How often Diffrax evaluates the field: (once per solve, per step), or None for implicit methods."""
+    if isinstance(solver, diffrax.Euler):
+        return 0, 1
+    tableau = getattr(solver, "tableau", None)
+    if not isinstance(solver, diffrax.AbstractERK) or not isinstance(tableau, diffrax.ButcherTableau):
+        return None
+    return (1, tableau.num_stages - 1) if tableau.fsal else (0, tableau.num_stages)
