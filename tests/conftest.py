@@ -15,7 +15,7 @@ import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Shapes and types of every call are checked in the tests, and only here.
-jaxtyping.install_import_hook("neuralgde", "beartype.beartype")
+jaxtyping.install_import_hook("neuralgde", "checker.check")
 
 # The first example of a property compiles, so no single one can be held to a deadline.
 hypothesis.settings.register_profile("neuralgde", deadline=None, derandomize=True)
