@@ -10,7 +10,7 @@ _HOMES = {
     "field": ("GADE", "GCDE", "GMDE", "DepthVarying", "ResidualGNN", "SecondOrder"),
     "integrate": ("Solution", "SolveConfig", "Status", "solve"),
 }
-_SUBMODULES = ("field", "graph", "integrate", "nn")
+_SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "nn", "report", "simulate", "train")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted([*_HOME_OF, *_SUBMODULES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
