@@ -30,16 +30,24 @@ def always_nan(t, z, graph):
     return jnp.nan * z
 
 
+class OneOf(eqx.Module):
+    """Every way to fail in one field, so that a solver is compiled once for all of them."""
+
+    which: jax.Array
+
+    def __call__(self, t, z, graph):
+        ways = (explode, turn_nan, turn_infinite, always_nan)
+        return jax.lax.switch(self.which, [lambda t, z, f=f: f(t, z, graph) for f in ways], t, z)
+
+
 @pytest.mark.parametrize(("solver", "dt0"), WAYS)
-@pytest.mark.parametrize(
-    ("field", "latest"), [(explode, 1.6), (turn_nan, 0.56), (turn_infinite, 0.56), (always_nan, 0.0)]
-)
-def test_field_that_fails(field, latest, solver, dt0):
-    with pytest.raises(gde.SolveError) as error:
-        gde.solve(field, jnp.ones(2), [0.0, 3.0], solver=solver, dt0=dt0)
-    assert error.value.status in ("not_finite", "step_underflow", "implicit_failed")
-    assert error.value.time <= latest
-    assert "Usual fix" in str(error.value)
+def test_field_that_fails(solver, dt0):
+    for which, latest in enumerate((1.6, 0.56, 0.56, 0.0)):
+        with pytest.raises(gde.SolveError) as error:
+            gde.solve(OneOf(jnp.asarray(which)), jnp.ones(2), [0.0, 3.0], solver=solver, dt0=dt0)
+        assert error.value.status in ("not_finite", "step_underflow", "implicit_failed")
+        assert error.value.time <= latest
+        assert "Usual fix" in str(error.value)
 
 
 @pytest.mark.parametrize(("solver", "dt0"), [("tsit5", None), ("rk4", 0.05)])
@@ -127,7 +135,7 @@ GRAPH = small_graph()
         ({"times": []}, ["times", "(0,)"]),
         ({"times": [0.0, np.nan]}, ["times[1]", "nan"]),
         ({"times": [0.0, 2.0, 1.0]}, ["2.0", "1.0", "position 2"]),
-        ({"times": [[0.0, 1.0]]}, ["times", "(1, 2)"]),
+        ({"times": np.array([[0.0, 1.0]])}, ["times", "(1, 2)"]),
         ({"z0": np.ones((5, 4))}, ["z0", "(6, features)"]),
         ({"z0": np.ones((6, 4), int)}, ["z0", "int"]),
         ({"z0": np.ones((2, 6, 4)), "times": np.zeros((3, 2))}, ["times", "(3, 2)"]),

@@ -42,9 +42,8 @@ def test_order(solver):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("solver", ADAPTIVE)
-@pytest.mark.parametrize("problem", ["heat"])
-def test_adaptive_meets_tolerance(solver, problem):
-    problem = PROBLEMS[problem]()
+def test_adaptive_meets_tolerance(solver):
+    problem = heat()
     times = np.array([0.0, 0.3, 0.31, 1.7])
     loose = solver in ("heun", "midpoint", "ralston")
     rtol, atol = (1e-4, 1e-6) if loose else (1e-7, 1e-9)
@@ -54,7 +53,16 @@ def test_adaptive_meets_tolerance(solver, problem):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", ["gcde", "gade", "gmde", "second_order", "chebyshev"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_problems_with_exact_solutions(problem):
+    problem = PROBLEMS[problem]()
+    times = np.array([0.0, 0.3, 0.31, 1.7])
+    sol = gde.solve(problem.field, problem.z0, times, problem.graph, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(sol.states, problem.exact(times), atol=1e-7)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ["gcde", "gade", "chebyshev"])
 def test_against_scipy(name):
     field, graph = every_field()[name], small_graph()
     z0 = np.random.default_rng(0).standard_normal((graph.num_nodes, 4))
@@ -93,11 +101,10 @@ def test_evaluations_of_fixed_steps_are_counted_exactly(solver, traced):
     assert int(sol.stats["num_evaluations"]) == len(count)
 
 
-@pytest.mark.parametrize("first_step", [None, 0.1])
 @pytest.mark.parametrize("solver", [s for s in EXPLICIT if s in ADAPTIVE])
-def test_evaluations_of_adaptive_steps_are_counted_exactly(solver, first_step):
+def test_evaluations_of_adaptive_steps_are_counted_exactly(solver):
     count = []
-    sol = gde.solve(counting(count), jnp.ones(2), [0.0, 0.5, 3.0], solver=solver, first_step=first_step, rtol=1e-3)
+    sol = gde.solve(counting(count), jnp.ones(2), [0.0, 0.5, 3.0], solver=solver, rtol=1e-3)
     jax.effects_barrier()
     stats = sol.stats
     assert int(stats["num_accepted_steps"] + stats["num_rejected_steps"]) == int(stats["num_steps"])
@@ -109,7 +116,7 @@ def test_implicit_solvers_count_no_evaluations():
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("options", [{}, {"solver": "rk4", "dt0": 0.01}, {"solver": "kvaerno5", "dt0": 0.05}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"solver": "rk4", "dt0": 0.01}, {"solver": "kvaerno3", "dt0": 0.02}], ids=str)
 class TestTimes:
     def test_backwards(self, options):
         problem = heat()
@@ -142,7 +149,6 @@ class TestTimes:
 class TestBatch:
     """A joint solve of samples with times and graphs of their own."""
 
-    field = staticmethod(every_field()["gcde"])
     times = np.array([[0.0, 0.2, 1.0], [3.0, 3.5, 3.6], [1.0, 0.5, -1.0], [2.0, 2.0, 2.0]])
 
     def states(self):
@@ -162,9 +168,10 @@ class TestBatch:
         [({"solver": "dopri8", "rtol": 1e-9, "atol": 1e-9}, 1e-7), ({"solver": "rk4", "dt0": 0.02}, 1e-6)],
         ids=["adaptive", "fixed"],
     )
-    @pytest.mark.parametrize("own", [False, True], ids=["one graph", "own graphs"])
-    @pytest.mark.parametrize("layout", ["dense", "csr", "pairs"])
-    def test_equals_lone_solves(self, options, tolerance, own, layout):
+    @pytest.mark.parametrize(
+        ("layout", "own"), [("dense", False), ("dense", True), ("csr", False), ("csr", True), ("pairs", True)]
+    )
+    def test_equals_lone_solves(self, options, tolerance, layout, own):
         graphs = [small_graph(seed if own else 0, layout=layout) for seed in range(4)]
         graph = graphs[0]
         if own:
