@@ -72,30 +72,17 @@ def test_interrupted(whole, tmp_path, monkeypatch, saves):
         np.testing.assert_array_equal(result.history[name], values)
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory):
-    """A folder for each point, left behind by a run that was killed there. They run side by side."""
-    folders = {point: tmp_path_factory.mktemp("killed") for point in killed_run.POINTS}
-    runs = {
-        point: subprocess.Popen([sys.executable, killed_run.__file__, str(folder), point], stderr=subprocess.PIPE)
-        for point, folder in folders.items()
-    }
-    for point, run in runs.items():
-        _, errors = run.communicate(timeout=300)
-        assert run.returncode == -signal.SIGKILL, f"{point}: {errors.decode()}"
-    return folders
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("point", killed_run.POINTS)
-def test_killed(whole, killed, point):
-    folder = killed[point]
+def test_killed(whole, tmp_path, point):
+    run = subprocess.run([sys.executable, killed_run.__file__, str(tmp_path), point], capture_output=True, text=True)
+    assert run.returncode == -signal.SIGKILL, run.stderr
     step = killed_run.POINTS[point][1]
-    path = folder / "run.ckpt"
+    path = tmp_path / "run.ckpt"
     assert read_checkpoint(path).meta["step"] == step if step else not path.exists()
-    killed_run.train(folder)
-    assert outcome(folder) == whole[1]
-    assert sorted(os.listdir(folder)) == ["run.ckpt", "run.ckpt.prev", "run.jsonl"]
+    killed_run.train(tmp_path)
+    assert outcome(tmp_path) == whole[1]
+    assert sorted(os.listdir(tmp_path)) == ["run.ckpt", "run.ckpt.prev", "run.jsonl"]
 
 
 def test_damaged_checkpoint(whole, tmp_path):

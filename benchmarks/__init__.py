@@ -1,0 +1,1 @@
+"""Benchmarks: ours and the peers', the same work in one run."""
