@@ -1,7 +1,7 @@
 """Step-size control: a fixed grid that meets every output time, and a guard that finds out why a solve fails."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import diffrax
 import equinox as eqx
@@ -15,8 +15,8 @@ from ._status import Status
 class Grid(diffrax.AbstractAdaptiveStepSizeController):
     """Fixed steps: each interval between knots is cut into the fewest equal steps no longer than `dt`.
 
-    It is marked as adaptive only because Diffrax takes the tolerances of implicit solvers from such controllers, and
-    lets no other be clipped at jumps; it never rejects a step.
+    It is marked as adaptive only because Diffrax takes the tolerances of implicit solvers from such controllers; it
+    never rejects a step.
     """
 
     knots: Float[Array, " knots"]
@@ -41,7 +41,7 @@ class Grid(diffrax.AbstractAdaptiveStepSizeController):
         start, end = self.knots[j - 1], self.knots[j]
         count = step_count(end - start, self.dt)
         step = (end - start) / count
-        done = jnp.round((t - start) / step)
+        done = jnp.floor((t - start) / step + 1e-3)
         return jnp.where(done + 1 >= count, end, start + (done + 1) * step)
 
 
@@ -50,42 +50,78 @@ def step_count(length, dt, xp=jnp):
     return xp.maximum(xp.ceil(length / dt * (1 - 1e-5)), 1)
 
 
-class Guard(diffrax.AbstractAdaptiveStepSizeController):
-    """Watches another controller: stops at the first state that is not finite, or a step too small to move the time.
+class GuardState(NamedTuple):
+    """What the guard knows: the other controller's state, why the solve has to stop, how far it came, jumps passed."""
 
-    Its state, which the solve returns, holds the cause and the time.
+    inner: Any
+    cause: Array
+    reached: Array
+    num_jumps: Array
+
+
+class Guard(diffrax.AbstractAdaptiveStepSizeController):
+    """Watches another controller: keeps its steps clear of jumps, and finds out why a solve fails.
+
+    A step ends a `gap` before each jump of the field and the next one starts a gap behind it: a stage that falls on the
+    jump itself would take the wrong side. The solve stops at the first state that is not finite, and at a step too
+    small to move the time; the state, which the solve returns, holds the cause.
     """
 
     inner: diffrax.AbstractAdaptiveStepSizeController
     span: Float[Array, ""]
+    jumps: Float[Array, " jumps"] | None
+    gap: Float[Array, ""]
     rtol: Any
     atol: Any
     norm: Callable[[PyTree], Any]
 
-    def __init__(self, inner: Any, span: Float[Array, ""]):
-        self.inner, self.span = inner, span
+    def __init__(self, inner: Any, span: Array, jumps: Array | None, gap: Array):
+        self.inner, self.span, self.jumps, self.gap = inner, span, jumps, gap
         self.rtol, self.atol, self.norm = inner.rtol, inner.atol, inner.norm
 
     def wrap(self, direction):
-        return Guard(self.inner.wrap(direction), self.span)
+        jumps = None if self.jumps is None else jnp.sort(self.jumps * direction)
+        return Guard(self.inner.wrap(direction), self.span, jumps, self.gap)
 
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         first, state = self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return first, (state, jnp.asarray(Status.SUCCESS.value), t0)
+        zero = jnp.zeros((), jnp.int32)
+        return self._before_jump(t0, first), GuardState(state, zero, t0, zero)
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
-        inner_state, cause, _ = controller_state
-        keep, next_t0, next_t1, jump, inner_state, result = self.inner.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, y_error, error_order, inner_state
+        keep, next_t0, next_t1, _, inner, result = self.inner.adapt_step_size(
+            t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state.inner
         )
         finite = all_finite(y1_candidate)
+        kept = keep & finite
         eps = jnp.finfo(jnp.result_type(t0)).eps
-        tiny = 16 * eps * jnp.maximum(jnp.abs(t0), 1e-6 * self.span)
-        stuck = ~keep & (next_t1 - next_t0 <= tiny)
+        stuck = ~keep & (next_t1 - next_t0 <= 16 * eps * jnp.maximum(jnp.abs(t0), 1e-6 * self.span))
         cause = jnp.where(stuck, Status.STEP_UNDERFLOW.value, Status.SUCCESS.value)
-        cause = jnp.where(~finite & (keep | stuck), Status.NOT_FINITE.value, cause)
+        cause = jnp.where(~finite & (keep | stuck), Status.NOT_FINITE.value, cause).astype(jnp.int32)
         result = diffrax.RESULTS.where(cause == 0, result, diffrax.RESULTS.dt_min_reached)
-        return keep & finite, next_t0, next_t1, jump, (inner_state, cause, jnp.where(keep & finite, t1, t0)), result
+        reached = jnp.where(kept, t1, t0)
+        if self.jumps is None:
+            jumped, num_jumps = False, controller_state.num_jumps
+        else:
+            jump = self.jumps[jnp.argmin(jnp.abs(self.jumps - next_t0))]
+            jumped = kept & (jnp.abs(next_t0 - jump) <= 1.5 * self.gap) & (next_t0 <= jump)
+            # The step length stays: what the other controller planned from t1 it may do from behind the jump.
+            shift = jnp.where(jumped, jump + self.gap - next_t0, 0)
+            next_t0, next_t1 = next_t0 + shift, next_t1 + shift
+            next_t1 = self._before_jump(next_t0, next_t1)
+            num_jumps = controller_state.num_jumps + jumped.astype(jnp.int32)
+        return kept, next_t0, next_t1, jumped, GuardState(inner, cause, reached, num_jumps), result
+
+    def _before_jump(self, start, end):
+        if self.jumps is None:
+            return end
+        ahead = jnp.where(self.jumps > start + self.gap, self.jumps, jnp.inf)
+        return jnp.minimum(end, jnp.min(ahead) - self.gap)
+
+
+def gap_around(times):
+    """How far to stay clear of a jump: a few units of rounding in the largest time that enters."""
+    return 64 * jnp.finfo(times.dtype).eps * jnp.max(jnp.abs(times))
 
 
 def all_finite(tree) -> Array:

@@ -27,6 +27,7 @@ class Steps(NamedTuple):
     dt: Array | None
     first_step: Array | None
     jumps: Array | None
+    gap: Array
     max_steps: int
 
 
@@ -53,9 +54,11 @@ def run_diffrax(
     if steps.dt is None:
         inner = diffrax.PIDController(rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
     else:
-        inner = Grid(knots=times, dt=steps.dt, rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
-    if steps.jumps is not None:
-        inner = diffrax.ClipStepSizeController(inner, jump_ts=steps.jumps)
+        knots = times
+        if steps.jumps is not None:
+            inside = jnp.clip(steps.jumps, jnp.minimum(times[0], times[-1]), jnp.maximum(times[0], times[-1]))
+            knots = jnp.concatenate([times, inside])
+        inner = Grid(knots=knots, dt=steps.dt, rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
     sol = diffrax.diffeqsolve(
         diffrax.ODETerm(field),
         steps.solver,
@@ -65,19 +68,19 @@ def run_diffrax(
         y0,
         args,
         saveat=diffrax.SaveAt(ts=times, controller_state=True),
-        stepsize_controller=Guard(inner, span),
+        stepsize_controller=Guard(inner, span, steps.jumps, steps.gap),
         adjoint=adjoint,
         max_steps=steps.max_steps,
         throw=False,
     )
-    assert sol.controller_state is not None  # asked for above
-    _, cause, reached = sol.controller_state
-    reached = direction * reached
-    status = _diffrax_status(sol.result, cause)
+    guard = sol.controller_state
+    assert guard is not None  # asked for above
+    reached = direction * guard.reached
+    status = _diffrax_status(sol.result, guard.cause)
     # Diffrax leaves outputs at t0 itself unset when there is nowhere to go.
     still = times == times[0]
     states = jax.tree.map(lambda y, start: jnp.where(expand(still, y), start, y), sol.ys, y0)
-    return Outcome(states, status, reached, _diffrax_stats(sol.stats, steps))
+    return Outcome(states, status, reached, _diffrax_stats(sol.stats, guard.num_jumps, steps))
 
 
 def _diffrax_status(result, cause) -> Array:
@@ -89,7 +92,7 @@ def _diffrax_status(result, cause) -> Array:
     return jnp.where(cause != Status.SUCCESS, cause, status)
 
 
-def _diffrax_stats(stats: dict, steps: Steps) -> dict[str, Any]:
+def _diffrax_stats(stats: dict, num_jumps: Array, steps: Steps) -> dict[str, Any]:
     out = {
         "num_steps": stats["num_steps"],
         "num_accepted_steps": stats["num_accepted_steps"],
@@ -99,7 +102,8 @@ def _diffrax_stats(stats: dict, steps: Steps) -> dict[str, Any]:
     per = evaluations_per_step(steps.solver)
     if per is not None:
         once, each = per
-        out["num_evaluations"] = once + each * stats["num_steps"]
+        # What is evaluated once is the first stage of a method that keeps its last one: behind a jump it is stale.
+        out["num_evaluations"] = once * (1 + num_jumps) + each * stats["num_steps"]
     return out
 
 
@@ -134,7 +138,7 @@ def make_schedule(times: np.ndarray, dt: float, jumps: np.ndarray | None, dtype)
 
 
 def run_scan(
-    field: VectorField, y0: PyTree, schedule: Schedule, args: Any, stages: Stages, *, left_limits: bool, remat: bool
+    field: VectorField, y0: PyTree, schedule: Schedule, args: Any, stages: Stages, *, gap: Array | None, remat: bool
 ) -> Outcome:
     """Fixed explicit steps in one scan: no step-size logic, and as many evaluations as stages times steps."""
 
@@ -143,9 +147,10 @@ def run_scan(
         ks = []
         for c, row in stages.rows:
             t = end if c == 1 else start + c * h
-            if left_limits and c == 1:
-                # A parameter may jump at `end`: the step that arrives there belongs to the left of it.
-                t = jnp.nextafter(end, start)
+            if gap is not None and c in (0, 1):
+                # The field may jump at either end, and the stage belongs to the side that the step is on.
+                inwards = jnp.minimum(gap, jnp.abs(h) / 4) * jnp.sign(h)
+                t = start + inwards if c == 0 else end - inwards
             ks.append(field(t, _combine(y, h, row, ks), args))
         return _combine(y, h, stages.weights, ks)
 

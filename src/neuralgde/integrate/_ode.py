@@ -19,7 +19,7 @@ from ..graph import Graph
 from ._backsolve import solve_with_adjoint
 from ._checks import as_state, as_times, check_steps, times_are_right
 from ._clock import Clock, knots_of_breakpoints, make_clock
-from ._control import MaskedRMS, all_finite, expand
+from ._control import MaskedRMS, all_finite, expand, gap_around
 from ._engines import Outcome, Schedule, Steps, make_schedule, run_diffrax, run_scan
 from ._failure import raise_or_return
 from ._solution import Solution
@@ -112,6 +112,7 @@ def _solve(
         if times.shape[1] > 2:
             # The rates dt_b/ds change at every output.
             jumps = knots[1:-1] if jumps is None else jnp.concatenate([jumps, knots[1:-1]])
+    gap = gap_around(times)
     right_times = times_are_right(times)
     args = (field, graph, clock)
 
@@ -121,12 +122,12 @@ def _solve(
         stages = explicit_stages(solver)
         assert stages is not None
         outcome = run_scan(
-            _vector_field, z0, schedule, args, stages, left_limits=jumps is not None, remat=adjoint == "checkpoint"
+            _vector_field, z0, schedule, args, stages, gap=None if jumps is None else gap, remat=adjoint == "checkpoint"
         )
     else:
         if dt is None and first_step is None:
             first_step = jnp.maximum(jnp.abs(knots[-1] - knots[0]) / 20, jnp.finfo(knots.dtype).tiny)
-        steps = Steps(solver, rtol, atol, MaskedRMS(mask, batched), dt, first_step, jumps, max_steps)
+        steps = Steps(solver, rtol, atol, MaskedRMS(mask, batched), dt, first_step, jumps, gap, max_steps)
         if adjoint == "backsolve":
             outcome = solve_with_adjoint((z0, args), knots, _vector_field, steps)
         else:
