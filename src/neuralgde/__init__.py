@@ -7,10 +7,15 @@ from typing import Any
 _HOMES = {
     "_errors": ("CheckpointError", "InputError", "SolveError"),
     "graph": ("Graph", "GraphStream"),
-    "field": ("GADE", "GCDE", "GMDE", "DepthVarying", "ResidualGNN", "SecondOrder"),
+    "field": (
+        "GADE", "GCDE", "GMDE", "ContinuousGNN", "DepthVarying", "HamiltonianField", "LearnedAugment", "ResidualGNN",
+        "SecondOrder", "WithInputs", "WithTime", "ZeroAugment",
+    ),
     "integrate": ("Solution", "SolveConfig", "Status", "solve"),
-}
-_SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "nn", "report", "simulate", "train")
+    "model": ("NeuralGDE",),
+    "train": ("TrainConfig", "fit", "fit_seeds"),
+}  # fmt: skip
+_SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "model", "nn", "report", "simulate", "train")
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted([*_HOME_OF, *_SUBMODULES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]

@@ -289,7 +289,7 @@ def test_a_batch_and_each_of_its_streams_share_one_program():
 def test_streams_of_equal_shapes_keep_carried_operators():
     g = RING.prepare("gcn")
     batch = GraphStream.stack([GraphStream(TIMES, VALUES, g)] * 2)
-    assert batch.graphs.prepared["gcn"].matrix.shape == (2, N, N)
+    assert batch.graphs.prepared["gcn"].to_dense().shape == (2, N, N)
 
 
 @pytest.mark.parametrize("layout", ["csr", "pairs"])

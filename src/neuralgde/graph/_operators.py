@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from .._errors import InputError, unknown_name
 from ._build import check_single
 from ._csr import CSR
+from ._dense import Dense
 
 if TYPE_CHECKING:
     from ._graph import Graph
@@ -29,14 +30,13 @@ class AbstractOperator(eqx.Module):
 class DenseOperator(AbstractOperator):
     """An operator held as a full matrix."""
 
-    matrix: Float[Array, "*batch nodes nodes"]
+    matrix: Dense
 
     def __matmul__(self, z):
-        z = _checked(z, self.matrix.shape[-1])
-        return jnp.tensordot(self.matrix.astype(z.dtype), z, axes=1)
+        return self.matrix @ _checked(z, self.matrix.matrix.shape[-1])
 
     def to_dense(self):
-        return self.matrix
+        return self.matrix.matrix
 
 
 class SparseOperator(AbstractOperator):
@@ -158,4 +158,5 @@ def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpos
     matrix = graph.scatter_pairs(values)
     if diagonal is not None:
         matrix = matrix + jnp.diag(diagonal)
-    return DenseOperator(matrix.T if transpose else matrix)
+    dense = Dense.of(matrix)
+    return DenseOperator(dense.T if transpose else dense)

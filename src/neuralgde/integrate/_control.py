@@ -86,7 +86,7 @@ class Guard(diffrax.AbstractAdaptiveStepSizeController):
     def init(self, terms, t0, t1, y0, dt0, args, func, error_order):
         first, state = self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
         zero = jnp.zeros((), jnp.int32)
-        return self._before_jump(t0, first), GuardState(state, zero, t0, zero)
+        return self._before_jump(t0, first), GuardState(state, zero, jnp.asarray(t0), zero)
 
     def adapt_step_size(self, t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state):
         keep, next_t0, next_t1, _, inner, result = self.inner.adapt_step_size(

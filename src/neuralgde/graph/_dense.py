@@ -1,0 +1,86 @@
+"""Dense matrix times dense block, the transpose kept too: a batch of small ones is slow to transpose in a gradient."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jaxtyping import Array, Float
+
+
+class Dense(eqx.Module):
+    """A matrix and its transpose. Both are made from the same weights, so that every derivative finds its way back."""
+
+    matrix: Float[Array, "*batch rows columns"]
+    matrix_t: Float[Array, "*batch columns rows"]
+
+    @staticmethod
+    def of(matrix: Float[Array, "rows columns"]) -> "Dense":
+        """The matrix with its transpose beside it."""
+        return Dense(matrix, matrix.T)
+
+    @property
+    def T(self) -> "Dense":
+        """The transpose, which costs nothing."""
+        return Dense(self.matrix_t, self.matrix)
+
+    def __matmul__(self, z: Float[Array, "columns *features"]) -> Float[Array, "rows *features"]:
+        block = z.reshape(z.shape[0], -1) if z.size else z.reshape(z.shape[0], 0)
+        out = _matmul_p.bind(self.matrix.astype(z.dtype), self.matrix_t.astype(z.dtype), block)
+        return out.reshape(out.shape[0], *z.shape[1:])
+
+
+# Operands of shapes (*batch, rows, columns), (*batch, columns, rows), (*batch, columns, features), with equal batches.
+# The value depends on the first and the last; the second is used when transposing in the last.
+_matmul_p = Primitive("matmul_with_transpose")
+
+
+def _value(matrix, matrix_t, z):
+    del matrix_t
+    return jnp.matmul(matrix, z)
+
+
+def _jvp(primals, tangents):
+    matrix, matrix_t, z = primals
+    d_matrix, d_matrix_t, d_z = tangents
+    out = _matmul_p.bind(matrix, matrix_t, z)
+    terms = []
+    if type(d_z) is not ad.Zero:
+        terms.append(_matmul_p.bind(matrix, matrix_t, d_z))
+    if type(d_matrix) is not ad.Zero:
+        terms.append(_matmul_p.bind(d_matrix, ad.instantiate_zeros(d_matrix_t), z))
+    if not terms:
+        return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+    return out, sum(terms[1:], terms[0])
+
+
+def _transpose(ct, matrix, matrix_t, z):
+    zero = type(ct) is ad.Zero
+    if ad.is_undefined_primal(z):
+        return [None, None, ad.Zero(z.aval) if zero else _matmul_p.bind(matrix_t, matrix, ct)]
+    ct_matrix = ad.Zero(matrix.aval) if zero else jnp.matmul(ct, jnp.swapaxes(z, -1, -2))
+    return [ct_matrix, ad.Zero(matrix_t.aval) if ad.is_undefined_primal(matrix_t) else None, None]
+
+
+def _batch(operands, axes):
+    size = next(x.shape[a] for x, a in zip(operands, axes, strict=True) if a is not None)
+    matrix, matrix_t, z = operands
+    if axes[0] is None and axes[1] is None and matrix.ndim == 2:
+        # One matrix, many states: the batch becomes features.
+        z = jnp.moveaxis(z, axes[2], 1)
+        out = _matmul_p.bind(matrix, matrix_t, z.reshape(z.shape[0], size * z.shape[2]))
+        return out.reshape(out.shape[0], size, z.shape[2]), 1
+    moved = [
+        jnp.broadcast_to(x, (size, *x.shape)) if a is None else jnp.moveaxis(x, a, 0)
+        for x, a in zip(operands, axes, strict=True)
+    ]
+    return _matmul_p.bind(*moved), 0
+
+
+_matmul_p.def_impl(jax.jit(_value))
+_matmul_p.def_abstract_eval(lambda matrix, matrix_t, z: ShapedArray((*matrix.shape[:-1], z.shape[-1]), z.dtype))
+ad.primitive_jvps[_matmul_p] = _jvp
+ad.primitive_transposes[_matmul_p] = _transpose
+batching.primitive_batchers[_matmul_p] = _batch
+mlir.register_lowering(_matmul_p, mlir.lower_fun(_value, multiple_results=False))

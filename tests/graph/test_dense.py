@@ -1,0 +1,62 @@
+"""The dense product with a stored transpose: values and derivatives are those of the plain product."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neuralgde.graph._dense import Dense
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def ours(a, z):
+    return jnp.sum(jnp.sin(Dense.of(a) @ jnp.tanh(Dense.of(a).T @ jnp.sin(Dense.of(a) @ z))))
+
+
+def plain(a, z):
+    return jnp.sum(jnp.sin(a @ jnp.tanh(a.T @ jnp.sin(a @ z))))
+
+
+def operands(*batch):
+    rng = np.random.default_rng(0)
+    return jnp.asarray(rng.standard_normal((*batch, 4, 5))), jnp.asarray(rng.standard_normal((*batch, 5, 2)))
+
+
+def third_order(f, argnums):
+    return jax.grad(lambda *a: jnp.sum(jax.hessian(f, argnums)(*a) ** 2), argnums)
+
+
+@pytest.mark.parametrize("argnums", [0, 1], ids=["matrix", "state"])
+@pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian, third_order])
+def test_derivatives(derivative, argnums):
+    a, z = operands()
+    np.testing.assert_allclose(derivative(ours, argnums)(a, z), derivative(plain, argnums)(a, z), atol=1e-10)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)], ids=["matrices", "states", "both"])
+@pytest.mark.parametrize("argnums", [0, 1], ids=["matrix", "state"])
+def test_batches(axes, argnums):
+    (a, z), (many_a, many_z) = operands(), operands(3)
+    args = (many_a if axes[0] == 0 else a, many_z if axes[1] == 0 else z)
+    found = jax.jit(jax.vmap(jax.grad(ours, argnums), axes))(*args)
+    np.testing.assert_allclose(found, jax.vmap(jax.grad(plain, argnums), axes)(*args), atol=1e-12)
+
+
+def test_nested_batches():
+    a, z = operands(3)
+    f, g = (jax.vmap(jax.vmap(jax.grad(h, 1), (None, 0)), (0, None)) for h in (ours, plain))
+    np.testing.assert_allclose(f(a, z), g(a, z), atol=1e-12)
+
+
+def test_one_matrix_with_many_states_is_one_product():
+    a, z = operands()
+    text = str(jax.make_jaxpr(jax.vmap(lambda z: Dense.of(a) @ z))(jnp.stack([z] * 7)))
+    assert "f64[4,14]" in text
+
+
+def test_shapes():
+    a, _ = operands()
+    assert (Dense.of(a) @ jnp.ones(5)).shape == (4,)
+    assert (Dense.of(a) @ jnp.ones((5, 2, 3))).shape == (4, 2, 3)
+    assert (Dense.of(a) @ jnp.ones((5, 0))).shape == (4, 0)
