@@ -221,6 +221,19 @@ def test_steps_end_at_breakpoints():
 
 
 @pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "options", [{"solver": "rk4", "dt0": 0.02}, {"solver": "tsit5", "rtol": 1e-9, "atol": 1e-10}], ids=str
+)
+@pytest.mark.parametrize("times", [(1 / 3, 2 / 3), (2 / 3, 1 / 3)], ids=["forwards", "backwards"])
+def test_a_solve_may_start_and_end_at_breakpoints(times, options):
+    field, graph = every_field()["piecewise"], small_graph()
+    z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))
+    sol = gde.solve(field, z0, times, graph, **options)
+    frozen = gde.solve(field.at(0.5), z0, times, graph, **options)
+    np.testing.assert_allclose(sol.states, frozen.states, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
 def test_residual_network_is_euler_with_unit_steps():
     graph = small_graph()
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))

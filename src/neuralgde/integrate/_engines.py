@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import diffrax
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +41,17 @@ class Outcome(NamedTuple):
     stats: dict[str, Any]
 
 
+class _Inside(eqx.Module):
+    """A field that is never asked for the two ends of an interval: it may jump there, and the inside is what counts."""
+
+    field: VectorField
+    low: Array
+    high: Array
+
+    def __call__(self, t, y, args):
+        return self.field(jnp.clip(t, self.low, self.high), y, args)
+
+
 def run_diffrax(
     field: VectorField,
     y0: PyTree,
@@ -51,13 +63,17 @@ def run_diffrax(
     """Solve through Diffrax, stepping onto every output time where the step is fixed, else interpolating."""
     span = jnp.abs(times[-1] - times[0])
     direction = jnp.where(times[-1] >= times[0], 1, -1).astype(times.dtype)
+    low, high = jnp.minimum(times[0], times[-1]), jnp.maximum(times[0], times[-1])
+    jumps = steps.jumps
+    if jumps is not None:
+        # Those at the ends are no jumps of this interval: they are put out of the way.
+        inner_jump = (jumps > low + 2 * steps.gap) & (jumps < high - 2 * steps.gap)
+        jumps = jnp.where(inner_jump, jumps, times[-1] + direction * (1 + span))
+        field = _Inside(field, low + steps.gap, high - steps.gap)
     if steps.dt is None:
         inner = diffrax.PIDController(rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
     else:
-        knots = times
-        if steps.jumps is not None:
-            inside = jnp.clip(steps.jumps, jnp.minimum(times[0], times[-1]), jnp.maximum(times[0], times[-1]))
-            knots = jnp.concatenate([times, inside])
+        knots = times if jumps is None else jnp.concatenate([times, jnp.clip(jumps, low, high)])
         inner = Grid(knots=knots, dt=steps.dt, rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
     sol = diffrax.diffeqsolve(
         diffrax.ODETerm(field),
@@ -68,7 +84,7 @@ def run_diffrax(
         y0,
         args,
         saveat=diffrax.SaveAt(ts=times, controller_state=True),
-        stepsize_controller=Guard(inner, span, steps.jumps, steps.gap),
+        stepsize_controller=Guard(inner, span, jumps, steps.gap),
         adjoint=adjoint,
         max_steps=steps.max_steps,
         throw=False,
