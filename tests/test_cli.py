@@ -42,6 +42,12 @@ def test_unknown_command_is_a_usage_error():
     assert "nonsense" in run.stderr and "Traceback" not in run.stderr
 
 
+def test_unknown_experiment_names_the_nearest():
+    run = gde("reproduce", "multi-agnt")
+    assert run.returncode == 2
+    assert "multi-agent" in run.stderr and "Traceback" not in run.stderr
+
+
 @pytest.mark.parametrize(
     "error, status",
     [

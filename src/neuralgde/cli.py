@@ -2,12 +2,16 @@
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from neuralgde._errors import CheckpointError, InputError, SolveError
+from neuralgde._errors import CheckpointError, InputError, SolveError, unknown_name
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 app = typer.Typer(
     name="gde",
@@ -42,6 +46,77 @@ def demo() -> None:
     from neuralgde.experiments.demo import run
 
     run()
+
+
+# The paper's experiments, by the name they are called with; each module has `run(folder, *, seeds, quick, console)`.
+_EXPERIMENTS = {"multi-agent": "multi_agent", "cora": "cora"}
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(_EXPERIMENTS)}.", show_default=False)],
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="How many seeds to train.", show_default="10, or 2 with --quick")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small enough to look at in a minute or two.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The folder to write to.", show_default="runs/EXPERIMENT"),
+    ] = None,
+) -> None:
+    """Run an experiment of the paper: tables here, `result.json` and figures in a folder.
+
+    Example: gde reproduce multi-agent --quick -o runs/look
+    """
+    if experiment not in _EXPERIMENTS:
+        raise InputError(unknown_name("experiment", experiment, _EXPERIMENTS))
+    module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")
+    seeds = seeds or (2 if quick else 10)
+    module.run(out or Path("runs") / experiment, seeds=seeds, quick=quick, console=_console())
+
+
+simulate = typer.Typer(help="Simulate a system and write its trajectories to a file.", no_args_is_help=True)
+app.add_typer(simulate, name="simulate")
+
+
+@simulate.command("multi-agent")
+def simulate_multi_agent(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write: .csv or .npz.")],
+    runs: Annotated[int, typer.Option(help="How many trajectories.")] = 1,
+    particles: Annotated[int, typer.Option(help="How many particles.")] = 10,
+    duration: Annotated[float, typer.Option(help="The length of a trajectory, in s.")] = 5.0,
+    dt: Annotated[float, typer.Option(help="The time between states, in s.")] = 1.95e-3,
+    alpha: Annotated[float, typer.Option(help="How stiff springs are.")] = 1.0,
+    beta: Annotated[float, typer.Option(help="How strong drag is.")] = 1.0,
+    radius: Annotated[float, typer.Option(help="Particles meet at half of it.")] = 1.0,
+    sign: Annotated[
+        str, typer.Option(help="'dissipative', or 'paper' for the appendix's literal sign.")
+    ] = "dissipative",
+    seed: Annotated[int, typer.Option(help="What decides the initial states.")] = 0,
+) -> None:
+    """Particles that meet as springs with drag. A CSV has the columns run, time, particle, x, y, vx, vy.
+
+    Example: gde simulate multi-agent --runs 20 -o particles.csv
+    """
+    import jax
+
+    from neuralgde.simulate import ParticleSystem, check_particle_file, simulate_particles, write_particles
+
+    # Checked before the work: a wrong name should not cost a simulation.
+    check_particle_file(out)
+    system = ParticleSystem(alpha=alpha, beta=beta, radius=radius, sign=sign)
+    made = simulate_particles(
+        system, runs=runs, particles=particles, duration=duration, dt=dt, key=jax.random.key(seed)
+    )
+    write_particles(made, out)
+    typer.echo(f"{out}: {runs} run(s) of {particles} particles, {made.times.shape[0]} times")
+
+
+def _console() -> "Console":
+    """Where experiments print. What is no terminal has no width of its own, and tables need some."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 110)
 
 
 def _use_compilation_cache() -> None:
