@@ -49,7 +49,7 @@ def demo() -> None:
 
 
 # The paper's experiments, by the name they are called with; each module has `run(folder, *, seeds, quick, console)`.
-_EXPERIMENTS = {"multi-agent": "multi_agent", "cora": "cora"}
+_EXPERIMENTS = {"multi-agent": "multi_agent"}
 
 
 @app.command()
@@ -70,9 +70,14 @@ def reproduce(
     """
     if experiment not in _EXPERIMENTS:
         raise InputError(unknown_name("experiment", experiment, _EXPERIMENTS))
+    folder = out or Path("runs") / experiment
+    # Made before the work: a folder that cannot be written should not cost a run.
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out: {folder} cannot be made a folder: {error.strerror}. Choose another.") from error
     module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")
-    seeds = seeds or (2 if quick else 10)
-    module.run(out or Path("runs") / experiment, seeds=seeds, quick=quick, console=_console())
+    module.run(folder, seeds=seeds or (2 if quick else 10), quick=quick, console=_console())
 
 
 simulate = typer.Typer(help="Simulate a system and write its trajectories to a file.", no_args_is_help=True)

@@ -1,0 +1,44 @@
+"""Trajectories of particles as files."""
+
+from pathlib import Path
+
+import numpy as np
+
+from .._errors import InputError
+from ._particles import ParticleRun
+
+COLUMNS = ("run", "time", "particle", "x", "y", "vx", "vy")
+_SUFFIXES = (".csv", ".npz")
+
+
+def check_particle_file(path: str | Path) -> None:
+    """That a path is one that `write_particles` can write."""
+    path = Path(path)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"{path}: expected a name that ends in .csv or .npz, which says what to write.")
+    if path.is_dir():
+        raise InputError(f"{path}: expected a file, but this is a folder. Add a file name to it.")
+
+
+def write_particles(run: ParticleRun, path: str | Path) -> None:
+    """Write a CSV with a line for each run, time and particle, or an NPZ with `times` and `states`, by the suffix."""
+    check_particle_file(path)
+    path = Path(path)
+    times, states = np.asarray(run.times), np.asarray(run.states)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix.lower() == ".npz":
+            np.savez_compressed(path, times=times, states=states)
+        else:
+            _write_csv(path, times, states)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
+
+
+def _write_csv(path: Path, times: np.ndarray, states: np.ndarray) -> None:
+    runs, _, particles, _ = states.shape
+    run, time, particle = np.meshgrid(np.arange(runs), times, np.arange(particles), indexing="ij")
+    table = np.column_stack([run.ravel(), time.ravel(), particle.ravel(), states.reshape(-1, 4)])
+    # Nine digits give a float32 back as it was; times are shown as they were meant.
+    formats = ("%d", "%.6g", "%d", *4 * ("%.9g",))
+    np.savetxt(path, table, fmt=formats, delimiter=",", header=",".join(COLUMNS), comments="")
