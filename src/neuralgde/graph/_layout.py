@@ -6,9 +6,9 @@ from typing import Literal
 # switched by the edge mask, so that edges may change under `jit` and sums over edges are sums over an axis.
 Layout = Literal["dense", "csr", "pairs"]
 
-# Measured by `python -m benchmarks.crossover`: below this many nodes a dense product always wins; above it, it wins
-# while the graph holds at least this share of all pairs; past the last bound the matrix itself is too large to be worth
-# having.
+# Estimates, from the rates of one large dense and one large sparse product; `python -m benchmarks.crossover` measures
+# where they cross. Few nodes: a dense product. More: dense while the graph holds this share of all pairs. Past the last
+# bound the matrix itself is too large to be worth having.
 ALWAYS_DENSE_NODES = 128
 DENSE_SHARE = 0.03
 NEVER_DENSE_NODES = 8192
