@@ -39,8 +39,8 @@ def sgd(steps, **options):
     return TrainConfig(steps=steps, optimiser="sgd", rate=0.1, **options)
 
 
-@pytest.mark.parametrize("same_order", [False, True])
-def test_each_seed_as_if_alone(same_order):
+@pytest.mark.parametrize(("same_order", "in_turn"), [(False, False), (True, False), (False, True), (True, True)])
+def test_each_seed_as_if_alone(same_order, in_turn):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 10, 3)).astype(np.float32)
 
@@ -53,7 +53,9 @@ def test_each_seed_as_if_alone(same_order):
 
     starts, keys = jax.random.split(jax.random.key(0), 3), jax.random.split(KEY, 3)
     config = TrainConfig(epochs=6, batch_size=4, log_every=5, clip=0.5, same_order=same_order)
-    together = fit_seeds(eqx.filter_vmap(make)(starts), loss, (x, y), config, key=KEY, validation=(x, y))
+    together = fit_seeds(
+        eqx.filter_vmap(make)(starts), loss, (x, y), config, key=KEY, validation=(x, y), in_turn=in_turn
+    )
     assert together.history["loss"].shape == (3, 3) and together.history["rate"].shape == (3,)
     for i in range(3):
         alone = fit(make(starts[i]), loss, (x, y), config, key=keys[i], validation=(x, y))

@@ -113,7 +113,8 @@ def _batch(operands, axes, *, shape):
         # One matrix, many states: the batch becomes features, and the matrix is read once.
         z = jnp.moveaxis(operands[2], axes[2], 1)
         out = _csr_matmul_p.bind(*operands[:2], z.reshape(z.shape[0], size * z.shape[2]), *operands[3:], shape=shape)
-        return out.reshape(shape[0], size, z.shape[2]), 1
+        # The batch goes back to the front: products with batched weights are slow on any other axis.
+        return jnp.moveaxis(out.reshape(shape[0], size, z.shape[2]), 1, 0), 0
     # Many matrices: one block-diagonal matrix.
     data, data_t, z, indices, indptr, rows, indices_t, indptr_t, rows_t = (
         jnp.broadcast_to(x, (size, *x.shape)) if a is None else jnp.moveaxis(x, a, 0)

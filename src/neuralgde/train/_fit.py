@@ -76,12 +76,16 @@ def fit_seeds(
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     progress: bool | None = None,
+    in_turn: bool = False,
 ) -> TrainResult:
     """Train models that differ in their initial values, all in one program.
 
     `models` has a leading seed axis on every array, as `eqx.filter_vmap` over keys makes it; `key` is one key, which is
     split, or one for each seed: seed i is trained as `fit` would with key i. A seed that diverges or stops early keeps
     its state while the others go on. Everything else is as in `fit`.
+
+    Seeds go side by side, as one batch. With `in_turn` each step takes them one after another, which needs the memory
+    of one, and is faster where one alone keeps the machine busy.
     """
     leaves = [leaf for leaf in jax.tree.leaves(models) if eqx.is_array(leaf)]
     sizes = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
@@ -110,6 +114,7 @@ def fit_seeds(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         progress=progress,
+        in_turn=in_turn,
     )
 
 

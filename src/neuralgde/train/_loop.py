@@ -41,6 +41,7 @@ def train(
     checkpoint: str | Path | None,
     checkpoint_every: int | None,
     progress: bool | None,
+    in_turn: bool = False,
 ) -> TrainResult:
     """Train as `fit` says, with a leading seed axis on all arrays where there are seeds."""
     began = time.perf_counter()
@@ -69,10 +70,10 @@ def train(
 
     def advance(state: State, step: int, count: int, rates: np.ndarray):
         numbers = jnp.asarray(step, jnp.int32), jnp.asarray(count, jnp.int32), jnp.asarray(rates, figures["loss"].dtype)
-        return run_steps(program, batches, state, keys, data, *numbers, figures, seeds, config.same_order)
+        return run_steps(program, batches, state, keys, data, *numbers, figures, seeds, config.same_order, in_turn)
 
     def look(state: State):
-        return run_validation(program, state, keys, validation, patience, seeds)
+        return run_validation(program, state, keys, validation, patience, seeds, in_turn)
 
     def running(state: State) -> int:
         return int(np.sum(np.asarray(state.status) == TrainStatus.RUNNING))

@@ -1,5 +1,7 @@
 """The compiled programs: many steps in one dispatch, and a look at the validation data."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,7 @@ def run_steps(
     figures: dict[str, jax.ShapeDtypeStruct],
     seeds: int | None,
     same_order: bool,
+    in_turn: bool,
 ) -> tuple[State, dict[str, Array]]:
     """The state after `num_steps` steps, and each seed's means of the figures to log over the steps it took."""
     per_epoch = batches.steps_per_epoch
@@ -47,7 +50,7 @@ def run_steps(
 
     order_of = batches.order
     if seeds is not None:
-        one = jax.vmap(one, in_axes=(0, 0, None if same_order else 0, None, None))
+        one = _over_seeds(one, (True, True, not same_order, False, False), in_turn)
         if not same_order:
             order_of = jax.vmap(batches.order, in_axes=(0, None))
     order_key = keys.order[0] if seeds is not None and same_order else keys.order
@@ -76,10 +79,26 @@ def run_validation(
     validation: PyTree,
     patience: Int[Array, ""],
     seeds: int | None,
+    in_turn: bool,
 ) -> tuple[State, dict[str, Array]]:
     """The state after the validation data were looked at, and the figures to log. The key is the same at every look."""
 
     def one(state, keys):
         return validate_step(program, state, validation, keys.metric, patience)
 
-    return one(state, keys) if seeds is None else jax.vmap(one)(state, keys)
+    return one(state, keys) if seeds is None else _over_seeds(one, (True, True), in_turn)(state, keys)
+
+
+def _over_seeds(one: Callable, own: tuple[bool, ...], in_turn: bool) -> Callable:
+    """`one` for all seeds, side by side or in turn; `own` says which of its arguments each seed has for itself."""
+    if not in_turn:
+        return jax.vmap(one, in_axes=tuple(0 if mine else None for mine in own))
+
+    def call(*args):
+        def of_one(mine):
+            mine = iter(mine)
+            return one(*(next(mine) if is_own else arg for is_own, arg in zip(own, args, strict=True)))
+
+        return jax.lax.map(of_one, [arg for is_own, arg in zip(own, args, strict=True) if is_own])
+
+    return call
