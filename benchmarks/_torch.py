@@ -82,7 +82,11 @@ def csr_product(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: in
     """z -> A z by torch.sparse_csr with the transpose made once."""
     import scipy.sparse as sp
 
-    a = sp.csr_matrix((data, indices, indptr), shape=(n, n))
+    return csr_matrix_product(sp.csr_matrix((data, indices, indptr), shape=(n, n)))
+
+
+def csr_matrix_product(a) -> Callable:
+    """The same of a SciPy matrix, square or not."""
     matrix, transposed = (to_csr(m) for m in (a, a.T.tocsr()))
     return lambda z: _StoredTranspose.apply(matrix, transposed, z)
 

@@ -49,7 +49,7 @@ def demo() -> None:
 
 
 # The paper's experiments, by the name they are called with; each module has `run(folder, *, seeds, quick, console)`.
-_EXPERIMENTS = {"multi-agent": "multi_agent"}
+_EXPERIMENTS = {"multi-agent": "multi_agent", "cora": "cora"}
 
 
 @app.command()

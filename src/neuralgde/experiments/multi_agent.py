@@ -1,7 +1,6 @@
 """Multi-agent trajectory extrapolation: particles that meet as springs with drag (the paper's first experiment)."""
 
 import dataclasses
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from ._multi_agent_models import MODELS
 from ._multi_agent_protocol import score
 from ._multi_agent_tables import PERSISTENCE, TRUTH, print_tables
 from ._multi_agent_tasks import Task, many_task, predict, single_task, train_models
+from ._progress import Progress
 
 # MAPE of the paper's table, at 1, 3, 5, 10, 15, 20 and 50 steps.
 _PAPER_STEPS = (1, 3, 5, 10, 15, 20, 50)
@@ -126,7 +126,7 @@ def run(
     folder = Path(folder)
     console = console or Console()
     config = config or (MultiAgentConfig.quick() if quick else MultiAgentConfig())
-    progress = _Progress(console, config)
+    progress = Progress(console, _count(config))
     console.print(f"simulating {seeds} system(s) of {config.particles} particles for {config.duration:g} s")
     single, many = single_task(config, seeds), many_task(config, seeds, config.system)
 
@@ -152,7 +152,7 @@ def run(
     return result
 
 
-def _search(config: MultiAgentConfig, task: Task, progress: "_Progress") -> tuple[MultiAgentConfig, list[dict]]:
+def _search(config: MultiAgentConfig, task: Task, progress: Progress) -> tuple[MultiAgentConfig, list[dict]]:
     """The config with the settings of the dense networks that have the best mean validation, and all that was tried."""
     task = task.first_seeds(config.grid_seeds)
     tried = []
@@ -186,6 +186,12 @@ def _grid(name: str, config: MultiAgentConfig) -> list[DenseSettings]:
     ]
 
 
+def _count(config: MultiAgentConfig) -> int:
+    """How many trainings there will be."""
+    compared = (config.models, config.runs_models, config.control_models)
+    return sum(map(len, compared)) + sum(len(_grid(name, config)) for name in _DENSE)
+
+
 def _words(settings: DenseSettings) -> str:
     tolerance = "" if settings.tolerance is None else f", tolerance {settings.tolerance:g}"
     return f"width {settings.width}n, rate {settings.rate:g}{tolerance}"
@@ -196,7 +202,7 @@ def _compare(
     task: Task,
     names: tuple[str, ...],
     folder: Path,
-    progress: "_Progress",
+    progress: Progress,
     keep: Callable[[np.ndarray], Any],
 ) -> tuple[tuple[Row, ...], dict[str, Any]]:
     """The rows of persistence and the models, and what is kept of their predictions."""
@@ -238,28 +244,3 @@ def _rows(name: str, scores: dict[str, np.ndarray], task: Task) -> list[Row]:
 def _energy(config: MultiAgentConfig, states: Any) -> np.ndarray:
     """Energy along trajectories (seeds, runs, times, particles, 4), mean over runs: (seeds, times)."""
     return np.asarray(eqx.filter_jit(config.system.energy)(jnp.asarray(states))).mean(1)
-
-
-class _Progress:
-    """Says what is running, how it went, and about how long the rest will take."""
-
-    def __init__(self, console: Console, config: MultiAgentConfig):
-        self.console = console
-        compared = (config.models, config.runs_models, config.control_models)
-        self._total = sum(map(len, compared)) + sum(len(_grid(name, config)) for name in _DENSE)
-        self._done = 0
-        self._began = self._since = time.perf_counter()
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._began
-
-    def start(self, what: str) -> None:
-        self._since = time.perf_counter()
-        self.console.print(f"[{self._done + 1}/{self._total}] {what}", markup=False, highlight=False)
-
-    def end(self, outcome: str) -> None:
-        self._done += 1
-        left = self.seconds / self._done * (self._total - self._done)
-        took = time.perf_counter() - self._since
-        self.console.print(f"    {outcome} {took:.0f} s, about {left:.0f} s left", markup=False, highlight=False)
