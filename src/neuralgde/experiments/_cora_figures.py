@@ -11,7 +11,7 @@ from ._cora_models import MODELS
 from ._cora_training import Outcome
 
 # A model has one colour in all figures.
-_COLOURS = dict(zip(MODELS, (PALETTE[0], PALETTE[6], *PALETTE[1:6]), strict=True))
+_COLOURS: dict[str, str] = dict(zip(MODELS, (PALETTE[0], PALETTE[6], *PALETTE[1:6]), strict=True))
 _LENGTHS = (PALETTE[1], PALETTE[2], PALETTE[3], PALETTE[4])
 
 

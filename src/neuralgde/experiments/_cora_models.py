@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._errors import InputError, unknown_name
+from .._errors import InputError
 from .._types import Time
 from ..field import GADE, GCDE, ContinuousGNN, Field, ResidualGNN, breakpoints_of, prepare_graph
 from ..graph import Graph
@@ -186,17 +186,18 @@ def make_classifier(
     The MLP is a GCN on papers whose graph has no edges.
     """
     k_encoder, k_body, k_readout = jax.random.split(key, 3)
+    dropout = config.regularisation[name].dropout
     return Classifier(
-        Encoder(num_words, config.hidden, config.dropout, key=k_encoder),
+        Encoder(num_words, config.hidden, dropout, key=k_encoder),
         None if name in SHALLOW else _make_body(name, span, config, k_body),
         GCN(config.hidden, num_classes, key=k_readout),
-        eqx.nn.Dropout(config.dropout),
+        eqx.nn.Dropout(dropout),
     )
 
 
 def _make_body(name: str, span: float, config: "CoraConfig", key: PRNGKeyArray) -> AbstractBody:
     size, depth = config.hidden, _STAGES * round(span / config.step)
-    dropout = eqx.nn.Dropout(config.dropout)
+    dropout = eqx.nn.Dropout(config.regularisation[name].dropout)
     if name == "GCDE":
         return Flow(_at_rest(GCDE((size, size, size), key=key)), dropout, span, _SOLVER, config.step)
     if name == "GADE":
@@ -208,9 +209,7 @@ def _make_body(name: str, span: float, config: "CoraConfig", key: PRNGKeyArray) 
         return Flow(ResidualGNN(fields).as_depth_varying(), dropout, float(depth), "euler", 1.0)
     if name == "plain GCN":
         return Stack(size, depth, key=key)
-    if name == "CGNN":
-        return Diffusion(ContinuousGNN(size, key=key), span)
-    raise InputError(unknown_name("model", name, MODELS))
+    return Diffusion(ContinuousGNN(size, key=key), span)
 
 
 def _at_rest(field: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from .. import metrics
-from ..train import TrainConfig, TrainResult, fit_seeds
+from ..train import TrainConfig, TrainResult, TrainStatus, fit_seeds
 from ._cora_models import SHALLOW, Classifier, make_classifier
 from ._cora_papers import Papers
 
@@ -28,7 +28,8 @@ class Outcome:
     """A model at one length: what its seeds' chosen parameters are worth, and how they came to be. Shares, not percent.
 
     `curve` is the test accuracy along training, at `iterations`; it is drawn, and nothing is chosen by it. `energy` is
-    the Dirichlet energy of the chosen models' states along `depth`, from 0 to the length.
+    the Dirichlet energy of the chosen models' states along `depth`, from 0 to the length. `trouble` tells of steps and
+    seeds that failed, and is empty where none did.
     """
 
     model: str
@@ -39,7 +40,7 @@ class Outcome:
     curve: Float[np.ndarray, "events seeds"]
     depth: Float[np.ndarray, " states"]
     energy: Float[np.ndarray, "states seeds"]
-    summary: str
+    trouble: str
 
 
 def setting_of(name: str, span: float) -> str:
@@ -67,8 +68,12 @@ def train_model(
         curve=join([_whole(result, "test_accuracy", parts[0]) for result in parts]),
         depth=np.linspace(0.0, span, energy.shape[0]),
         energy=energy,
-        summary=" ".join(dict.fromkeys(result.summary for result in parts)),
+        trouble=" ".join(result.summary for result in parts if _went_wrong(result)),
     )
+
+
+def _went_wrong(result: TrainResult) -> bool:
+    return bool(np.any(result.skipped) or np.any(result.status != TrainStatus.FINISHED))
 
 
 def _whole(result: TrainResult, name: str, first: TrainResult) -> np.ndarray:
@@ -90,7 +95,7 @@ def _train_seeds(
         TrainConfig(
             steps=config.iterations,
             rate=config.rate,
-            weight_decay=config.weight_decay,
+            weight_decay=config.regularisation[name].weight_decay,
             log_every=config.look_every,
         ),
         key=_seed_keys(config, seeds, "dropout"),
@@ -142,7 +147,7 @@ def _cross_entropy(logits: Array, labels: Array, chosen: Array) -> Array:
 
 
 def _accuracy(logits: Array, labels: Array, chosen: Array) -> Array:
-    return metrics.accuracy(jnp.argmax(logits[chosen], axis=-1), labels[chosen])
+    return jnp.asarray(metrics.accuracy(jnp.argmax(logits[chosen], axis=-1), labels[chosen]))
 
 
 _PURPOSES = ("parameters", "dropout")

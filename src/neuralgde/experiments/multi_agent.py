@@ -126,7 +126,7 @@ def run(
     folder = Path(folder)
     console = console or Console()
     config = config or (MultiAgentConfig.quick() if quick else MultiAgentConfig())
-    progress = Progress(console, _count(config))
+    progress = Progress(console, [1.0] * _count(config))
     console.print(f"simulating {seeds} system(s) of {config.particles} particles for {config.duration:g} s")
     single, many = single_task(config, seeds), many_task(config, seeds, config.system)
 
