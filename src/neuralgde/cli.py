@@ -117,6 +117,39 @@ def simulate_multi_agent(
     typer.echo(f"{out}: {runs} run(s) of {particles} particles, {made.times.shape[0]} times")
 
 
+@simulate.command("freeway")
+def simulate_freeway(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The table to write: .csv.")],
+    days: Annotated[int, typer.Option(help="How many days.")] = 14,
+    corridors: Annotated[int, typer.Option(help="How many freeways, each with a carriageway either way.")] = 4,
+    miles: Annotated[float, typer.Option(help="The length of each.")] = 12.0,
+    incidents: Annotated[float, typer.Option(help="How many to expect a day.")] = 3.0,
+    noise: Annotated[float, typer.Option(help="The standard deviation of sensors' errors, in mph.")] = 1.0,
+    missing: Annotated[float, typer.Option(help="The share of readings that are missing.")] = 0.0,
+    start: Annotated[str, typer.Option(help="The first day.")] = "2024-01-01",
+    weekends: Annotated[bool, typer.Option(help="Whether Saturdays and Sundays count.")] = True,
+    seed: Annotated[int, typer.Option(help="What decides the roads, the traffic and the incidents.")] = 0,
+) -> None:
+    """Speeds on freeways every 5 minutes, by the cell transmission model: columns unique_id, ds, y.
+
+    A second table, FILE-edges.csv, has the columns source, target, weight.
+
+    Example: gde simulate freeway --days 7 -o freeway.csv
+    """
+    from neuralgde.simulate import DemandConfig, freeway_files, freeway_network, simulate_freeway, write_freeway
+
+    freeway_files(out)
+    network = freeway_network(corridors, miles=miles, seed=seed)
+    run = simulate_freeway(
+        network, days=days, start=start, weekends=weekends, demand=DemandConfig(incidents=incidents), noise=noise,
+        missing=missing, seed=seed,
+    )  # fmt: skip
+    series, edges = write_freeway(run, out)
+    typer.echo(
+        f"{series}: {days} day(s) of {len(network.sensors)} sensors; {edges}: {2 * len(network.neighbours)} edges"
+    )
+
+
 def _console() -> "Console":
     """Where experiments print. What is no terminal has no width of its own, and tables need some."""
     from rich.console import Console

@@ -30,14 +30,19 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "neuralgde"
 
 
-def find(name: str) -> Path | None:
-    """Where a file such as "cora/ind.cora.x" is: in the folder `$NEURALGDE_DATA`, else in the cache, else None."""
+def data_folders() -> list[Path]:
+    """Where data sets are looked for: the folder `$NEURALGDE_DATA`, if it is set, then the cache."""
     folders = [cache_dir()]
     if given := os.environ.get("NEURALGDE_DATA"):
         if not Path(given).is_dir():
             raise InputError(f"NEURALGDE_DATA: expected a folder of data sets, got {given!r}, which is no folder.")
         folders.insert(0, Path(given))
-    return next((folder / name for folder in folders if (folder / name).is_file()), None)
+    return folders
+
+
+def find(name: str) -> Path | None:
+    """Where a file such as "cora/ind.cora.x" is: in the folder `$NEURALGDE_DATA`, else in the cache, else None."""
+    return next((folder / name for folder in data_folders() if (folder / name).is_file()), None)
 
 
 def fetch(

@@ -1,0 +1,170 @@
+"""Windows: some observations in a row and what comes after them, as arrays of one shape."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from .._errors import InputError
+from ..graph import Graph, GraphStream
+from ._sensors import SensorSeries
+
+
+class Scale(eqx.Module):
+    """One mean and one standard deviation for all sensors of a data set; take them from the training days alone."""
+
+    mean: float
+    std: float
+
+    @staticmethod
+    def of(series: SensorSeries) -> "Scale":
+        """That of the readings of a series."""
+        mean, std = float(np.nanmean(series.values)), float(np.nanstd(series.values))
+        if not (np.isfinite(mean) and std > 0):
+            raise InputError(f"series: expected readings that differ, got mean {mean} and standard deviation {std}.")
+        return Scale(mean, std)
+
+    def apply(self, x: Any) -> Any:
+        """From the units of the data to those of the model."""
+        return (x - self.mean) / self.std
+
+    def invert(self, x: Any) -> Any:
+        """From the units of the model to those of the data."""
+        return x * self.std + self.mean
+
+
+class Windows(eqx.Module):
+    """Histories of `length` observations, and the truth at the times asked for after them; windows come first.
+
+    - `times` (windows, length): in steps of the series, 0 at the last observation, so those before are negative.
+    - `values`, `mask` (windows, length, nodes, features): what was observed; 0 where the mask is False.
+    - `clock` (windows, length): the time of day at each observation, from 0 to 1.
+    - `query_times`, `query_clock` (windows, queries): the times asked for, all after 0, and their time of day.
+    - `targets`, `target_mask` (windows, queries, nodes, features): the truth at those times, where it is known.
+
+    Arrays have one shape whatever the spacing, so one compiled program takes all windows. `jax.vmap` a function of one
+    window over them, and let it take `window.stream(graph)`.
+    """
+
+    times: Float[Array | np.ndarray, "*windows length"]
+    values: Float[Array | np.ndarray, "*windows length nodes features"]
+    mask: Bool[Array | np.ndarray, "*windows length nodes features"]
+    clock: Float[Array | np.ndarray, "*windows length"]
+    query_times: Float[Array | np.ndarray, "*windows queries"]
+    query_clock: Float[Array | np.ndarray, "*windows queries"]
+    targets: Float[Array | np.ndarray, "*windows queries nodes features"]
+    target_mask: Bool[Array | np.ndarray, "*windows queries nodes features"]
+
+    def __len__(self) -> int:
+        """How many windows there are."""
+        if self.times.ndim == 1:
+            raise InputError("windows: a single window has no length. Ask for that of `times`.")
+        return self.times.shape[0]
+
+    def __getitem__(self, which: Any) -> "Windows":
+        """Some of the windows, by index, slice or mask; an index gives one window, without the leading axis."""
+        if self.times.ndim == 1:
+            raise InputError("windows: expected many windows to choose from, got a single one.")
+        return Windows(*(getattr(self, name)[which] for name in _FIELDS))
+
+    @property
+    def gaps(self) -> Any:
+        """The time since the observation before, (windows, length - 1 + queries), the first query's last."""
+        xp = _library(self.times)
+        return xp.diff(xp.concatenate([self.times, self.query_times], axis=-1), axis=-1)
+
+    def scaled(self, scale: Scale) -> "Windows":
+        """Values and targets in the units of a model; what was not observed stays 0."""
+        xp = _library(self.values)
+        values = xp.where(self.mask, scale.apply(self.values), 0)
+        targets = xp.where(self.target_mask, scale.apply(self.targets), 0)
+        return eqx.tree_at(lambda w: (w.values, w.targets), self, (values, targets))
+
+    def stream(self, graph: Graph) -> GraphStream:
+        """The history of one window as a stream whose inputs are its time of day, as sine and cosine."""
+        if self.times.ndim != 1:
+            raise InputError(f"windows: expected one window, got {self.times.shape[0]}. Use jax.vmap, or windows[i].")
+        return GraphStream(self.times, self.values, graph, self.mask, clock_features(self.clock))
+
+
+_FIELDS = tuple(Windows.__dataclass_fields__)
+
+
+def _library(x: Any) -> Any:
+    """NumPy for host arrays, which need no compiled program for each new shape, else JAX."""
+    return np if isinstance(x, np.ndarray) else jnp
+
+
+def clock_features(clock: Any) -> Any:
+    """Sine and cosine of the time of day, (…, 2): close where times are close, midnight too."""
+    xp = _library(clock)
+    angle = 2 * np.pi * clock
+    return xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1)
+
+
+def window_rows(
+    series: SensorSeries,
+    kept: Bool[np.ndarray, "rows *sensors"],
+    *,
+    length: int = 5,
+    queries: int = 1,
+    across_midnight: bool = True,
+) -> Int[np.ndarray, "windows rows_of_window"]:
+    """The rows of each window: `length` kept snapshots in a row, then the next `queries` kept ones.
+
+    A snapshot of which any sensor is kept counts as kept. Windows go on over midnight into the next day, unless
+    `across_midnight` is False, and never over days that are missing, such as a weekend: what lies between is not known.
+    """
+    for name, value in (("length", length), ("queries", queries)):
+        if value < 1:
+            raise InputError(f"{name}: expected 1 or more, got {value}.")
+    if kept.shape not in (series.values.shape, series.values.shape[:1]):
+        raise InputError(f"kept: expected shape {series.values.shape} or its first axis, got {kept.shape}.")
+    rows = np.flatnonzero(kept if kept.ndim == 1 else kept.any(1))
+    if len(rows) < length + queries:
+        return np.empty((0, length + queries), int)
+    found = np.lib.stride_tricks.sliding_window_view(rows, length + queries)
+    stretch = _stretches(series, across_midnight)
+    return found[stretch[found[:, 0]] == stretch[found[:, -1]]]
+
+
+def make_windows(
+    series: SensorSeries,
+    kept: Bool[np.ndarray, "rows *sensors"] | None = None,
+    *,
+    length: int = 5,
+    queries: int = 1,
+    across_midnight: bool = True,
+) -> Windows:
+    """The windows of a series of which only some readings are kept, all of them by default.
+
+    The target is the next snapshot that is kept, so a model has to know how far ahead it is: `query_times`. All
+    readings of that snapshot count as truth, also those of sensors that are not kept.
+    """
+    kept = np.ones(len(series.values), bool) if kept is None else kept
+    rows = window_rows(series, kept, length=length, queries=queries, across_midnight=across_midnight)
+    past, ahead = rows[:, :length], rows[:, length:]
+    there = ~np.isnan(series.values)
+    seen = there & (kept if kept.ndim == 2 else kept[:, None])
+    steps, clock = series.steps, series.slot / series.slots
+    now = steps[past[:, -1:]]
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    return Windows(
+        times=(steps[past] - now).astype(dtype),
+        values=np.where(seen[past], series.values[past], 0).astype(dtype)[..., None],
+        mask=seen[past][..., None],
+        clock=clock[past].astype(dtype),
+        query_times=(steps[ahead] - now).astype(dtype),
+        query_clock=clock[ahead].astype(dtype),
+        targets=np.where(there[ahead], series.values[ahead], 0).astype(dtype)[..., None],
+        target_mask=there[ahead][..., None],
+    )
+
+
+def _stretches(series: SensorSeries, across_midnight: bool) -> Int[np.ndarray, " rows"]:
+    """A number for each row; two rows have the same where no day is missing between them."""
+    breaks = np.diff(series.dates) > np.timedelta64(1, "D") if across_midnight else np.ones(len(series.dates) - 1, bool)
+    return np.repeat(np.concatenate([[0], np.cumsum(breaks)]), series.slots)
