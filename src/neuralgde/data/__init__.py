@@ -16,6 +16,5 @@ from ._undersample import keep_sensors as keep_sensors
 from ._undersample import keep_snapshots as keep_snapshots
 from ._windows import Scale as Scale
 from ._windows import Windows as Windows
-from ._windows import clock_features as clock_features
 from ._windows import make_windows as make_windows
 from ._windows import window_rows as window_rows

@@ -25,7 +25,7 @@ class SensorSeries:
 
     values: Float[np.ndarray, "rows sensors"]
     dates: np.ndarray
-    distances: Float[np.ndarray, "sensors sensors"]
+    distances: Float[np.ndarray, "from to"]
     sensors: tuple[str, ...]
     name: str
 

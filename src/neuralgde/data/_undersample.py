@@ -1,19 +1,21 @@
 """Undersampling: which readings are kept, at random, to make irregular and partial observations of regular ones."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Bool
 
 from .._errors import InputError
 
 
-def keep_snapshots(rows: int, keep: float, *, seed: int) -> Bool[np.ndarray, " rows"]:
+def keep_snapshots(rows: int, keep: float, *, seed: int | Sequence[int]) -> Bool[np.ndarray, " rows"]:
     """Each snapshot, all sensors at one time, is kept with probability `keep`, whatever happens to the others."""
     _check_share(keep)
     return np.random.default_rng(seed).random(rows) < keep
 
 
 def keep_sensors(
-    rows: int, sensors: int, keep: float, *, seed: int, outage: float | None = None
+    rows: int, sensors: int, keep: float, *, seed: int | Sequence[int], outage: float | None = None
 ) -> Bool[np.ndarray, "rows sensors"]:
     """Each reading of each sensor is kept with probability `keep`.
 

@@ -39,24 +39,24 @@ class Scale(eqx.Module):
 class Windows(eqx.Module):
     """Histories of `length` observations, and the truth at the times asked for after them; windows come first.
 
-    - `times` (windows, length): in steps of the series, 0 at the last observation, so those before are negative.
+    - `times` (windows, length): in steps of the series since the midnight before the last observation, so that the time
+      of day is the time modulo `period`.
     - `values`, `mask` (windows, length, nodes, features): what was observed; 0 where the mask is False.
-    - `clock` (windows, length): the time of day at each observation, from 0 to 1.
-    - `query_times`, `query_clock` (windows, queries): the times asked for, all after 0, and their time of day.
+    - `query_times` (windows, queries): the times asked for, all after the last observation.
     - `targets`, `target_mask` (windows, queries, nodes, features): the truth at those times, where it is known.
+    - `period`: steps a day.
 
-    Arrays have one shape whatever the spacing, so one compiled program takes all windows. `jax.vmap` a function of one
-    window over them, and let it take `window.stream(graph)`.
+    Arrays have one shape whatever the spacing, so one compiled program takes any batch of as many windows. A model gets
+    `windows.stream(graph)`.
     """
 
     times: Float[Array | np.ndarray, "*windows length"]
     values: Float[Array | np.ndarray, "*windows length nodes features"]
     mask: Bool[Array | np.ndarray, "*windows length nodes features"]
-    clock: Float[Array | np.ndarray, "*windows length"]
     query_times: Float[Array | np.ndarray, "*windows queries"]
-    query_clock: Float[Array | np.ndarray, "*windows queries"]
     targets: Float[Array | np.ndarray, "*windows queries nodes features"]
     target_mask: Bool[Array | np.ndarray, "*windows queries nodes features"]
+    period: int = eqx.field(static=True)
 
     def __len__(self) -> int:
         """How many windows there are."""
@@ -68,7 +68,17 @@ class Windows(eqx.Module):
         """Some of the windows, by index, slice or mask; an index gives one window, without the leading axis."""
         if self.times.ndim == 1:
             raise InputError("windows: expected many windows to choose from, got a single one.")
-        return Windows(*(getattr(self, name)[which] for name in _FIELDS))
+        return jax.tree.map(lambda a: a[which], self)
+
+    @property
+    def slot(self) -> Any:
+        """The place of each observation in its day, (windows, length), whole numbers."""
+        return _slot(self.times, self.period)
+
+    @property
+    def query_slot(self) -> Any:
+        """The place of each time asked for in its day, (windows, queries), whole numbers."""
+        return _slot(self.query_times, self.period)
 
     @property
     def gaps(self) -> Any:
@@ -84,13 +94,15 @@ class Windows(eqx.Module):
         return eqx.tree_at(lambda w: (w.values, w.targets), self, (values, targets))
 
     def stream(self, graph: Graph) -> GraphStream:
-        """The history of one window as a stream whose inputs are its time of day, as sine and cosine."""
-        if self.times.ndim != 1:
-            raise InputError(f"windows: expected one window, got {self.times.shape[0]}. Use jax.vmap, or windows[i].")
-        return GraphStream(self.times, self.values, graph, self.mask, clock_features(self.clock))
-
-
-_FIELDS = tuple(Windows.__dataclass_fields__)
+        """The history of one window as a stream, or of many as a batch of streams that share the graph."""
+        one = self if self.times.ndim == 1 else self[0]
+        stream = GraphStream(one.times, one.values, graph, one.mask)
+        if self.times.ndim == 1:
+            return stream
+        everything = (self.times, self.values, self.mask, np.ones(self.times.shape, bool))
+        return eqx.tree_at(
+            lambda s: (s.times, s.values, s.mask, s.step_mask), stream, jax.tree.map(jnp.asarray, everything)
+        )
 
 
 def _library(x: Any) -> Any:
@@ -98,11 +110,8 @@ def _library(x: Any) -> Any:
     return np if isinstance(x, np.ndarray) else jnp
 
 
-def clock_features(clock: Any) -> Any:
-    """Sine and cosine of the time of day, (…, 2): close where times are close, midnight too."""
-    xp = _library(clock)
-    angle = 2 * np.pi * clock
-    return xp.stack([xp.sin(angle), xp.cos(angle)], axis=-1)
+def _slot(times: Any, period: int) -> Any:
+    return _library(times).round(times).astype(np.int32) % period
 
 
 def window_rows(
@@ -149,18 +158,17 @@ def make_windows(
     past, ahead = rows[:, :length], rows[:, length:]
     there = ~np.isnan(series.values)
     seen = there & (kept if kept.ndim == 2 else kept[:, None])
-    steps, clock = series.steps, series.slot / series.slots
-    now = steps[past[:, -1:]]
+    steps = series.steps
+    midnight = steps[past[:, -1:]] // series.slots * series.slots
     dtype = jax.dtypes.canonicalize_dtype(float)
     return Windows(
-        times=(steps[past] - now).astype(dtype),
+        times=(steps[past] - midnight).astype(dtype),
         values=np.where(seen[past], series.values[past], 0).astype(dtype)[..., None],
         mask=seen[past][..., None],
-        clock=clock[past].astype(dtype),
-        query_times=(steps[ahead] - now).astype(dtype),
-        query_clock=clock[ahead].astype(dtype),
+        query_times=(steps[ahead] - midnight).astype(dtype),
         targets=np.where(there[ahead], series.values[ahead], 0).astype(dtype)[..., None],
         target_mask=there[ahead][..., None],
+        period=series.slots,
     )
 
 

@@ -106,9 +106,9 @@ def simulate_freeway(
     """Speeds on a network of freeways, for so many days from `start`, without Saturdays and Sundays if so asked.
 
     Each cell has a density, which changes by what flows in and out. A cell sends min(free speed x density, capacity)
-    and receives min(capacity, wave speed x (jam density - density)). So a narrow place, a busy ramp or an incident makes
-    a queue that grows upstream, as on the road. `demand` says how much traffic comes when, and how many incidents there
-    are. Each day starts on a road in its state at midnight, without what was left of the day before.
+    and receives min(capacity, wave speed x (jam density - density)). So a narrow place, a busy ramp or an incident
+    makes a queue that grows upstream, as on the road. `demand` says how much traffic comes when, and how many
+    incidents there are. Each day starts on a road in its state at midnight, without what was left of the day before.
 
     A sensor has the mean speed of the vehicles of its cell over 5 minutes, plus normal noise of `noise` mph; a share
     `missing` of readings is NaN. The same `seed` gives the same days.

@@ -106,7 +106,7 @@ def freeway_network(
 
 
 def _interchanges(corridors: int, count: int) -> Int[np.ndarray, "links 2"]:
-    """Cells to leave at and to enter at, four ways to turn at each crossing."""
+    """Cells to leave at and to enter at: at each crossing one way to turn from each of the four carriageways."""
     links = []
     east_west, north_south = range(0, corridors, 2), range(1, corridors, 2)
     for i, a in enumerate(east_west):
@@ -114,11 +114,10 @@ def _interchanges(corridors: int, count: int) -> Int[np.ndarray, "links 2"]:
             # The crossing, counted along each of the two from the start of its first carriageway.
             along_a = count * (j + 1) // (len(north_south) + 1)
             along_b = count * (i + 1) // (len(east_west) + 1)
-            for turn in (0, 1):
-                at_a = along_a if turn == 0 else count - 1 - along_a
-                at_b = along_b if turn == 0 else count - 1 - along_b
-                cell_a, cell_b = (2 * a + turn) * count + at_a, (2 * b + turn) * count + at_b
-                links += [(cell_a, cell_b + 1), (cell_b, cell_a + 1)]
+            out_a, back_a = 2 * a * count + along_a, (2 * a + 2) * count - 1 - along_a
+            out_b, back_b = 2 * b * count + along_b, (2 * b + 2) * count - 1 - along_b
+            round_trip = (out_a, out_b, back_a, back_b)
+            links += [(round_trip[k], round_trip[(k + 1) % 4] + 1) for k in range(4)]
     return np.array(links, int).reshape(-1, 2)
 
 
