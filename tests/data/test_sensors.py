@@ -195,7 +195,7 @@ def test_windows_are_streams_one_by_one_and_as_a_batch(series):
 
     @jax.jit
     def total(windows: Windows, graph):
-        stream = windows.stream(graph)
+        stream = windows.stream(graph, windows.times[..., None])
         return jnp.sum(stream.values), stream
 
     for windows in (w[:3], w[3:6]):
@@ -206,6 +206,7 @@ def test_windows_are_streams_one_by_one_and_as_a_batch(series):
             np.testing.assert_array_equal(batch.times[i], one.times)
             np.testing.assert_array_equal(batch.values[i], one.values)
             np.testing.assert_array_equal(batch.mask[i], one.mask)
+            np.testing.assert_array_equal(batch.inputs[i, :, 0], one.times)
     with pytest.raises(InputError, match="single"):
         len(w[0])
 

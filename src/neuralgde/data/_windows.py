@@ -93,16 +93,18 @@ class Windows(eqx.Module):
         targets = xp.where(self.target_mask, scale.apply(self.targets), 0)
         return eqx.tree_at(lambda w: (w.values, w.targets), self, (values, targets))
 
-    def stream(self, graph: Graph) -> GraphStream:
-        """The history of one window as a stream, or of many as a batch of streams that share the graph."""
-        one = self if self.times.ndim == 1 else self[0]
-        stream = GraphStream(one.times, one.values, graph, one.mask)
+    def stream(self, graph: Graph, inputs: Any = None) -> GraphStream:
+        """The history of one window as a stream, or of many as a batch of streams that share the graph.
+
+        `inputs` are known in advance at each observation: (windows, length, channels), or with nodes before channels.
+        """
         if self.times.ndim == 1:
-            return stream
-        everything = (self.times, self.values, self.mask, np.ones(self.times.shape, bool))
-        return eqx.tree_at(
-            lambda s: (s.times, s.values, s.mask, s.step_mask), stream, jax.tree.map(jnp.asarray, everything)
-        )
+            return GraphStream(self.times, self.values, graph, self.mask, inputs)
+        first = GraphStream(self.times[0], self.values[0], graph, self.mask[0], None if inputs is None else inputs[0])
+        arrays = {"times": self.times, "values": self.values, "mask": self.mask, "inputs": inputs}
+        arrays["step_mask"] = np.ones(self.times.shape, bool)
+        arrays = {name: jnp.asarray(a) for name, a in arrays.items() if a is not None}
+        return eqx.tree_at(lambda s: [getattr(s, name) for name in arrays], first, list(arrays.values()))
 
 
 def _library(x: Any) -> Any:
