@@ -1,0 +1,138 @@
+"""`python -m benchmarks.dsmts`: the Discrete Stochastic Model Test Suite, exact means and deviations against our runs.
+
+Each case is an SBML model with its exact mean mu and standard deviation sigma at t = 0..50. With n runs, a mean is out of
+range where |sqrt(n) (mean - mu) / sigma| >= 3, a deviation where |sqrt(n / 2) (sd^2 / sigma^2 - 1)| >= 5; where sigma
+is 0 both have to be equal. Some points fall out by chance: a case fails on a key with three or more such points, and
+fails as a whole where that happens on three or more keys.
+"""
+
+import argparse
+import csv
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+POINTS, KEYS = 3, 3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model file with what is to come out: a mean and a deviation for each variable at each time."""
+
+    name: str
+    model: Path
+    times: np.ndarray
+    expected: dict[str, tuple[np.ndarray, np.ndarray]]
+    mean_range: tuple[float, float]
+    deviation_range: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Score:
+    """On one key: how many points are out of range, and how many of those that have no spread are not equal."""
+
+    points: int
+    out: int
+    unequal: int
+
+
+def read_case(folder: Path) -> Case:
+    name = folder.name
+    settings = {}
+    for line in (folder / f"{name}-settings.txt").read_text().splitlines():
+        key, _, value = line.partition(":")
+        settings[key.strip()] = value.strip()
+    with (folder / f"{name}-results.csv").open() as file:
+        rows = [row for row in csv.reader(file) if row]
+    table = np.array(rows[1:], float)
+    column = {label.strip(): table[:, i] for i, label in enumerate(rows[0])}
+    variables = [v.strip() for v in settings["variables"].split(",")]
+    models = sorted(folder.glob(f"{name}-sbml-l3v1.xml")) or sorted(folder.glob(f"{name}-sbml-*.xml"))
+    expected = {v: (column[f"{v}-mean"], column[f"{v}-sd"]) for v in variables if f"{v}-mean" in column}
+    ranges = [tuple(float(x) for x in settings[k].strip("()").split(",")) for k in ("meanRange", "sdRange")]
+    return Case(name, models[-1], table[:, 0], expected, ranges[0], ranges[1])
+
+
+def score(case: Case, states: np.ndarray, species: tuple[str, ...]) -> Score:
+    """Our runs, (runs, times, species), against the exact moments."""
+    n, points, out, unequal = len(states), 0, 0, 0
+    for name, (mu, sigma) in case.expected.items():
+        x = states[..., species.index(name)].astype(float)
+        mean, deviation = x.mean(0), x.std(0, ddof=1)
+        spread = sigma > 0
+        z = np.sqrt(n) * (mean - mu)[spread] / sigma[spread]
+        y = np.sqrt(n / 2) * (deviation[spread] ** 2 / sigma[spread] ** 2 - 1)
+        out += int(np.sum(~((case.mean_range[0] < z) & (z < case.mean_range[1]))))
+        out += int(np.sum(~((case.deviation_range[0] < y) & (y < case.deviation_range[1]))))
+        unequal += int(np.sum((mean != mu) | (deviation != 0), where=~spread))
+        points += 2 * len(mu)
+    return Score(points, out, unequal)
+
+
+def run_case(case: Case, runs: int, seeds: range, method: str, epsilon: float) -> list[Score]:
+    import jax
+
+    from neuralgde.simulate import read_sbml, simulate_reactions
+
+    network = read_sbml(case.model)
+    scores = []
+    for seed in seeds:
+        made = simulate_reactions(
+            network, case.times, runs=runs, method=method, epsilon=epsilon, key=jax.random.key(seed)
+        )
+        scores.append(score(case, np.asarray(made.states), network.species))
+    return scores
+
+
+def passed(scores: list[Score]) -> bool:
+    return sum(s.out >= POINTS for s in scores) < KEYS and all(s.unequal == 0 for s in scores)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.dsmts", description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="case", help="which, by number such as 00001 (all)")
+    parser.add_argument("--folder", type=Path, help="where the cases are (NEURALGDE_DATA/dsmts)")
+    parser.add_argument("--runs", type=int, default=10_000)
+    parser.add_argument("--keys", type=int, default=10, help="keys 0 to this")
+    parser.add_argument("--method", default="ssa", choices=("ssa", "tau"))
+    parser.add_argument("--epsilon", type=float, default=0.03, help="of tau-leaping, which is not exact")
+    options = parser.parse_args(arguments)
+    folder = options.folder or Path(os.environ.get("NEURALGDE_DATA", ".")) / "dsmts"
+    names = options.cases or sorted(p.name for p in folder.glob("[0-9]*") if p.is_dir())
+    if not names:
+        parser.error(f"no cases in {folder}; set NEURALGDE_DATA or --folder")
+
+    console = Console(width=None if sys.stdout.isatty() else 80)
+    table = Table(title=f"DSMTS, {options.method}, {options.runs} runs, {options.keys} keys")
+    table.add_column("case")
+    for label in ("points", "out of range, by key", "unequal", "seconds", "passes"):
+        table.add_column(label, justify="right")
+    failed = []
+    with console.status("") as status:
+        for name in names:
+            status.update(f"case {name}")
+            start = time.perf_counter()
+            scores = run_case(
+                read_case(folder / name), options.runs, range(options.keys), options.method, options.epsilon
+            )
+            good = passed(scores)
+            failed += [] if good else [name]
+            outs = " ".join(str(s.out) for s in scores)
+            unequal = sum(s.unequal for s in scores)
+            seconds = time.perf_counter() - start
+            table.add_row(
+                name, str(scores[0].points), outs, str(unequal), f"{seconds:.1f}", "yes" if good else "NO"
+            )
+    console.print(table)
+    console.print(f"{len(names) - len(failed)} of {len(names)} cases pass" + (f"; not: {failed}" if failed else ""))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""`simulate_reactions`: stochastic runs of a reaction network, thousands at once."""
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
+
+from .._errors import InputError, SolveError, unknown_name
+from . import _lanes
+from ._advance import advance, start
+from ._expression import TIME, Environment
+from ._network import ReactionNetwork
+from ._program import Program, build_program, check_counts
+from ._ssa import ssa_step
+
+METHODS = ("ssa", "tau")
+_LANES = 4096
+# Steps between two looks of the host, which can show progress and be interrupted: well under a second.
+_BUDGET = 4096
+
+
+class ReactionRun(eqx.Module):
+    """Stochastic runs: times (times,), states (runs, times, species), and the steps that each run took.
+
+    A step is a reaction, a leap, or a stop before one.
+    """
+
+    times: Float[Array, " times"]
+    states: Float[Array, "runs times species"]
+    steps: Int[Array, " runs"]
+    network: ReactionNetwork
+
+
+def simulate_reactions(
+    network: ReactionNetwork,
+    times: ArrayLike,
+    *,
+    runs: int = 1,
+    method: str = "ssa",
+    epsilon: float = 0.03,
+    key: PRNGKeyArray,
+    progress: Callable[[float], None] | None = None,
+) -> ReactionRun:
+    """Counts of all species at the times asked for, in independent runs from the initial counts at `times[0]`.
+
+    - `method`: "ssa" is exact (Gillespie's direct method); "tau" leaps over many reactions at a time, with steps that
+      change no rate by more than about the share `epsilon` (Cao, Gillespie and Petzold 2006).
+    - `key`: run i depends on the key and on i alone, so more runs repeat the first ones.
+    - `progress`: called with the share of runs that are over.
+
+    At the time of an event, the values recorded are those after it.
+    """
+    host_times = _check_times(times)
+    if runs < 1:
+        raise InputError(f"runs: expected 1 or more, got {runs}.")
+    program, constants, initial = build_program(network)
+    initial = check_counts(network, program, initial)
+    step = _find_step(method, epsilon, network, program)
+    dtype = jnp.zeros(()).dtype
+    root = np.asarray(jax.random.bits(key, (2,), jnp.uint32))
+    inputs = (jnp.asarray(constants, dtype), jnp.asarray(initial, dtype), jnp.asarray(host_times, dtype))
+
+    workers = max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, runs // 64))
+    bounds = [round(i * runs / workers) for i in range(workers + 1)]
+    left = [1.0] * workers
+    x64 = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
+
+    def part(i: int) -> list[np.ndarray]:
+        def report(share: float) -> None:
+            left[i] = share
+            if progress is not None:
+                progress(1.0 - sum(left) / workers)
+
+        # Threads do not inherit JAX's precision.
+        with jax.enable_x64(x64):
+            return _run_part(program, step, *inputs, root, bounds[i], bounds[i + 1], report)
+
+    if workers == 1:
+        parts = [part(0)]
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            parts = list(pool.map(part, range(workers)))
+    states, steps, status = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    _raise_failure(program, status, states, host_times)
+    observed = _observe(network, program, jnp.asarray(states), inputs[2])
+    return ReactionRun(inputs[2], observed, jnp.asarray(steps), network)
+
+
+def _run_part(program, step, constants, initial, times, root, first, last, report) -> list[np.ndarray]:
+    runs = last - first
+    lanes = min(_LANES, 8 * math.ceil(runs / 8))
+    work = start(program, initial, lanes, runs, times.shape[0])
+    work = eqx.tree_at(lambda w: w.next_run, work, jnp.asarray(first, jnp.int32))
+    plan = (times, jnp.asarray(root), *(jnp.asarray(n, jnp.int32) for n in (first, last, _BUDGET)))
+    to_end = 1
+    while to_end:
+        work, to_end = advance(program, step, constants, initial, plan, work)
+        to_end = int(to_end)
+        report(to_end / runs)
+    return [np.asarray(a) for a in (work.states, work.steps, work.status)]
+
+
+def _find_step(method: str, epsilon: float, network: ReactionNetwork, program: Program):
+    if method not in METHODS:
+        raise InputError(unknown_name("method", method, METHODS))
+    if method == "ssa":
+        return ssa_step
+    from ._tau import TauStep
+
+    return TauStep(float(epsilon))
+
+
+def _check_times(times: ArrayLike) -> np.ndarray:
+    out = np.asarray(times, float)
+    if out.ndim != 1 or out.size == 0 or not np.isfinite(out).all() or (np.diff(out) <= 0).any():
+        raise InputError(f"times: expected finite times in increasing order, the first one the start, got {times}.")
+    return out
+
+
+def _observe(network: ReactionNetwork, program: Program, states: Array, times: Array) -> Array:
+    """The values of all species: those that never change and those that follow rules put in."""
+    given = dict(zip((*network.species, *network.parameter_names), _initial_values(network), strict=True))
+    rules = dict(network.rules)
+    values = {name: v for name, v in given.items() if name not in rules}
+    values |= {name: states[..., i] for i, name in enumerate(program.variables)}
+    environment = Environment({**values, TIME.name: jnp.broadcast_to(times, states.shape[:2])}, rules)
+    rows = [jnp.asarray(environment.read(name, jnp), states.dtype) for name in network.species]
+    return jnp.stack([jnp.broadcast_to(v, states.shape[:2]) for v in rows], axis=-1)
+
+
+def _initial_values(network: ReactionNetwork) -> list[float]:
+    return [*np.asarray(network.initial, float).tolist(), *np.asarray(network.parameters, float).tolist()]
+
+
+def _raise_failure(program: Program, status: np.ndarray, states: np.ndarray, times: np.ndarray) -> None:
+    if not (failed := np.flatnonzero(status)).size:
+        return
+    run = int(failed[0])
+    code = int(status[run])
+    known = ~np.isnan(states[run]).any(axis=-1) if states.shape[-1] else np.ones(len(times), bool)
+    time = float(times[max(int(known.sum()) - 1, 0)])
+    cause = {
+        _lanes.EVENT_CASCADE: "events set each other off without end",
+        _lanes.DELAY_OVERFLOW: "an event with a delay was triggered again too often before the delay was over",
+        _lanes.TOO_MANY: "a count went past what single precision holds exactly; switch on jax_enable_x64",
+    }
+    what = cause.get(code) or (
+        f"the rate of reaction {program.reactions[code - _lanes.RATE]!r} was negative or not finite; split a "
+        "reversible reaction in two, and look at what its formula divides by"
+    )
+    names = {_lanes.EVENT_CASCADE: "event_cascade", _lanes.DELAY_OVERFLOW: "delays", _lanes.TOO_MANY: "too_many"}
+    raise SolveError(f"run {run}, after time {time:g}: {what}.", status=names.get(code, "bad_rate"), time=time)
