@@ -1,9 +1,9 @@
 """`python -m benchmarks.dsmts`: the Discrete Stochastic Model Test Suite, exact means and deviations against our runs.
 
-Each case is an SBML model with its exact mean mu and standard deviation sigma at t = 0..50. With n runs, a mean is out of
-range where |sqrt(n) (mean - mu) / sigma| >= 3, a deviation where |sqrt(n / 2) (sd^2 / sigma^2 - 1)| >= 5; where sigma
-is 0 both have to be equal. Some points fall out by chance: a case fails on a key with three or more such points, and
-fails as a whole where that happens on three or more keys.
+Each case is an SBML model with its exact mean mu and standard deviation sigma at t = 0..50. With n runs, a mean is out
+of range where |sqrt(n) (mean - mu) / sigma| >= 3, a deviation where |sqrt(n / 2) (sd^2 / sigma^2 - 1)| >= 5; where
+sigma is 0 both have to be equal. Some points fall out by chance: a case fails on a key with three or more such points,
+and fails as a whole where that happens on three or more keys.
 """
 
 import argparse
@@ -126,9 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
             outs = " ".join(str(s.out) for s in scores)
             unequal = sum(s.unequal for s in scores)
             seconds = time.perf_counter() - start
-            table.add_row(
-                name, str(scores[0].points), outs, str(unequal), f"{seconds:.1f}", "yes" if good else "NO"
-            )
+            table.add_row(name, str(scores[0].points), outs, str(unequal), f"{seconds:.1f}", "yes" if good else "NO")
     console.print(table)
     console.print(f"{len(names) - len(failed)} of {len(names)} cases pass" + (f"; not: {failed}" if failed else ""))
     return 1 if failed else 0

@@ -150,6 +150,76 @@ def simulate_freeway(
     )
 
 
+_Runs = Annotated[int, typer.Option(min=1, help="How many runs.")]
+_Every = Annotated[float, typer.Option(help="The time between two lines of a run.")]
+_Method = Annotated[str, typer.Option(help="'ssa', exact, or 'tau', which leaps over many reactions at a time.")]
+_Epsilon = Annotated[float, typer.Option(help="The share by which rates may change in a leap.")]
+_Seed = Annotated[int, typer.Option(help="What decides the runs.")]
+_RunsOut = Annotated[Path, typer.Option("--out", "-o", help="The file to write: .csv or .npz.")]
+
+
+@simulate.command("sbml")
+def simulate_sbml(
+    model: Annotated[Path, typer.Argument(help="An SBML file.", show_default=False)],
+    until: Annotated[float, typer.Option(help="The last time; runs start at 0.")],
+    out: _RunsOut,
+    runs: _Runs = 1,
+    every: _Every = 1.0,
+    method: _Method = "ssa",
+    epsilon: _Epsilon = 0.03,
+    seed: _Seed = 0,
+) -> None:
+    """Stochastic runs of a reaction network. A CSV has the columns run, time, then the species, as amounts.
+
+    Example: gde simulate sbml model.xml --runs 1000 --until 50 --every 1 -o runs.csv
+    """
+    from neuralgde.simulate import check_reaction_file, read_sbml
+
+    check_reaction_file(out)
+    _simulate_network(read_sbml(model), until, out, runs, every, method, epsilon, seed)
+
+
+@simulate.command("repressilator")
+def simulate_repressilator(
+    out: _RunsOut,
+    until: Annotated[float, typer.Option(help="The last time, in minutes.")] = 300.0,
+    runs: _Runs = 1,
+    every: _Every = 1.0,
+    method: _Method = "tau",
+    epsilon: _Epsilon = 0.03,
+    seed: _Seed = 0,
+) -> None:
+    """Stochastic runs of three genes in a ring, each repressing the next: proteins PX, PY, PZ, then mRNAs X, Y, Z.
+
+    Example: gde simulate repressilator --runs 10 -o runs.csv
+    """
+    from neuralgde.simulate import check_reaction_file, repressilator
+
+    check_reaction_file(out)
+    _simulate_network(repressilator(), until, out, runs, every, method, epsilon, seed)
+
+
+def _simulate_network(network, until, out, runs, every, method, epsilon, seed) -> None:
+    import jax
+    import numpy as np
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from neuralgde.simulate import simulate_reactions, write_reactions
+
+    if not 0 < every <= until:
+        raise InputError(f"--every: expected a time between 0 and --until {until:g}, got {every:g}.")
+    times = np.arange(np.floor(until / every * (1 + 1e-12)) + 1) * every
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling, then simulating", total=1.0)
+        made = simulate_reactions(
+            network, times, runs=runs, method=method, epsilon=epsilon, key=jax.random.key(seed),
+            progress=lambda share: bar.update(task, completed=share),
+        )  # fmt: skip
+    write_reactions(made, out)
+    typer.echo(f"{out}: {runs} run(s) of {len(network.species)} species, {len(times)} times")
+
+
 def _console() -> "Console":
     """Where experiments print. What is no terminal has no width of its own, and tables need some."""
     from rich.console import Console

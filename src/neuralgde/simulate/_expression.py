@@ -104,7 +104,7 @@ def evaluate(expression: Expression, environment: Environment, xp: Any = jnp) ->
         return environment.read(expression.name, xp)
     name = expression.operator
     if name == "^":
-        return _power(*expression.arguments, environment, xp)
+        return _power(expression.arguments[0], expression.arguments[1], environment, xp)
     values = [evaluate(a, environment, xp) for a in expression.arguments]
     if name == "piecewise":
         return _piecewise(values, xp)

@@ -78,8 +78,8 @@ class MathReader:
         if kind == "FUNCTION_LOG":
             base, x = arguments if len(arguments) == 2 else (Number(10.0), *arguments)
             return Apply("log10", (x,)) if base == Number(10.0) else Apply("log", (base, x))
-        text = self._libsbml.formulaToL3String(node)
-        raise self._refuse(_MISSING.get(kind, f"the function {node.getName() or kind.lower()!r}") + f" in {text}", where)
+        what = _MISSING.get(kind, f"the function {node.getName() or kind.lower()!r}")
+        raise self._refuse(f"{what} in {self._libsbml.formulaToL3String(node)}", where)
 
     def _apply(self, operator: str, arguments: tuple[Expression, ...]) -> Expression:
         if not arguments and operator in _EMPTY:

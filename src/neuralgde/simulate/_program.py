@@ -18,8 +18,9 @@ class Program:
     """`variables` change by reactions or events; `constants` are all else that formulas read, in order of a vector.
 
     `changes` has for each reaction what a firing adds to which variable; `moments` are the times at which a comparison
-    with time may turn. `restless` says that reactions may move those times. `orders` has for each reaction the variables
-    among those that reactions change that its rate depends on, with the order of the rate and how many are reactants.
+    with time may turn. `restless` says that reactions may move those times. `counted` are the variables that reactions
+    change; `orders` has for each reaction those that its rate depends on, with the order of the rate and how many are
+    reactants.
     """
 
     reactions: tuple[str, ...]
@@ -119,7 +120,9 @@ def build_program(network: ReactionNetwork) -> tuple[Program, np.ndarray, np.nda
         moments=tuple(dict.fromkeys(moments)),
         restless=any(network.reads(m) & reached for m in moments),
         counted=counted,
-        orders=tuple(_orders(r, rate, dict(kept), place, counted) for r, rate in zip(network.reactions, rates, strict=True)),
+        orders=tuple(
+            _orders(r, rate, dict(kept), place, counted) for r, rate in zip(network.reactions, rates, strict=True)
+        ),
     )
     values = dict(zip((*network.species, *network.parameter_names), _numbers(network), strict=True))
     initial = np.array([values[name] for name in variables], float)
@@ -150,7 +153,7 @@ def _needed_rules(
     return tuple(kept.items())
 
 
-def check_counts(network: ReactionNetwork, program: Program, initial: np.ndarray) -> np.ndarray:
+def check_counts(program: Program, initial: np.ndarray) -> np.ndarray:
     """Initial values with counts rounded to the whole numbers they have to be."""
     out = initial.copy()
     for i in program.counted:

@@ -13,11 +13,12 @@ from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
 from .._errors import InputError, SolveError, unknown_name
 from . import _lanes
-from ._advance import advance, start
+from ._advance import Step, advance, start
 from ._expression import TIME, Environment
 from ._network import ReactionNetwork
 from ._program import Program, build_program, check_counts
 from ._ssa import ssa_step
+from ._tau import TauStep
 
 METHODS = ("ssa", "tau")
 _LANES = 4096
@@ -60,8 +61,8 @@ def simulate_reactions(
     if runs < 1:
         raise InputError(f"runs: expected 1 or more, got {runs}.")
     program, constants, initial = build_program(network)
-    initial = check_counts(network, program, initial)
-    step = _find_step(method, epsilon, network, program)
+    initial = check_counts(program, initial)
+    step = _find_step(method, epsilon)
     dtype = jnp.zeros(()).dtype
     root = np.asarray(jax.random.bits(key, (2,), jnp.uint32))
     inputs = (jnp.asarray(constants, dtype), jnp.asarray(initial, dtype), jnp.asarray(host_times, dtype))
@@ -106,14 +107,12 @@ def _run_part(program, step, constants, initial, times, root, first, last, repor
     return [np.asarray(a) for a in (work.states, work.steps, work.status)]
 
 
-def _find_step(method: str, epsilon: float, network: ReactionNetwork, program: Program):
+def _find_step(method: str, epsilon: float) -> Step:
     if method not in METHODS:
         raise InputError(unknown_name("method", method, METHODS))
-    if method == "ssa":
-        return ssa_step
-    from ._tau import TauStep
-
-    return TauStep(float(epsilon))
+    if not 0 < epsilon < 1:
+        raise InputError(f"epsilon: expected a share between 0 and 1, got {epsilon}.")
+    return ssa_step if method == "ssa" else TauStep(float(epsilon))
 
 
 def _check_times(times: ArrayLike) -> np.ndarray:
