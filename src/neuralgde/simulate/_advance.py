@@ -24,8 +24,8 @@ from ._settle import empty_queue, settle
 
 # A stop now and then keeps the clock of a long segment precise: it counts from the last stop.
 _SEGMENT = 2**14
-# The part of the lanes that may wait before they are served.
-_WAITING = 0.25
+# One in so many lanes may wait before they are served.
+_WAITING = 4
 
 Step: TypeAlias = Callable[[Program, Environment, Lanes], Lanes]
 
@@ -71,11 +71,11 @@ def advance(
         work = _take_runs(program, initial, root, times, last, work)
         work = _serve(program, constants, times, first, work)
         alive = active(work)
-        enough = jnp.ceil((1 - _WAITING) * jnp.sum(alive)).astype(jnp.int32)
+        enough = _count(alive) - _count(alive) // _WAITING
 
         def go_on(inner):
             lanes, spent = inner
-            return (jnp.sum(alive & ~lanes.stopped) >= jnp.maximum(enough, 1)) & (spent < budget)
+            return (_count(alive & ~lanes.stopped) >= jnp.maximum(enough, 1)) & (spent < budget)
 
         def one(inner):
             lanes, spent = inner
@@ -86,14 +86,18 @@ def advance(
         return eqx.tree_at(lambda w: w.lanes, work, lanes), spent + 1
 
     work, _ = lax.while_loop(more, serve, (work, jnp.zeros((), jnp.int32)))
-    return work, jnp.sum(active(work)) + (last - work.next_run)
+    return work, _count(active(work)) + (last - work.next_run)
+
+
+def _count(flags: Array) -> Array:
+    return jnp.sum(flags, dtype=jnp.int32)
 
 
 def _take_runs(program: Program, initial: Array, root: Array, times: Array, last: Array, work: Work) -> Work:
     """Give the next runs to the lanes that are free."""
     lanes = work.lanes
     free = lanes.output >= times.shape[0]
-    run = work.next_run + jnp.cumsum(free.astype(jnp.int32)) - 1
+    run = work.next_run + jnp.cumsum(free, dtype=jnp.int32) - 1
     new = free & (run < last)
     zero = jnp.zeros_like(lanes.draws)
     key = threefry((zero + root[0], zero + root[1]), zero, run.astype(jnp.uint32))
@@ -112,7 +116,7 @@ def _take_runs(program: Program, initial: Array, root: Array, times: Array, last
         key=(take(key[0], lanes.key[0]), take(key[1], lanes.key[1])), draws=take(zero, lanes.draws),
         shrink=take(1.0, lanes.shrink), status=take(0, lanes.status), queue=queue,
     )  # fmt: skip
-    return Work(lanes, work.next_run + jnp.sum(new), work.states, work.steps, work.status)
+    return Work(lanes, work.next_run + _count(new), work.states, work.steps, work.status)
 
 
 def _serve(program: Program, constants: Array, times: Array, first: Array, work: Work) -> Work:
@@ -126,7 +130,7 @@ def _serve(program: Program, constants: Array, times: Array, first: Array, work:
         lanes = settle(program, constants, lanes, served, late=False)
     at_output = served & lanes.reached & (clock >= times[jnp.minimum(lanes.output, count - 1)])
     most = 2.0 ** (jnp.finfo(clock.dtype).nmant + 1)
-    large = served & jnp.any(jnp.stack([jnp.abs(lanes.x[i]) > most for i in program.counted] or [~served]), axis=0)
+    large = served & jnp.any(jnp.stack([jnp.abs(lanes.x[i]) >= most for i in program.counted] or [~served]), axis=0)
     status = jnp.where(large & (lanes.status == 0), TOO_MANY, lanes.status)
 
     row = jnp.where(at_output, lanes.run - first, work.states.shape[0])

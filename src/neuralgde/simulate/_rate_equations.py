@@ -1,5 +1,6 @@
 """The deterministic rate equations of a reaction network: dx/dt = sum over reactions of change times rate."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -36,7 +37,7 @@ class RateEquations(eqx.Module):
         return (rates @ jnp.asarray(self.network.stoichiometry, z.dtype))[:, None]
 
 
-def solve_rate_equations(network: ReactionNetwork, times: ArrayLike, **settings: Any) -> Solution:
+def solve_rate_equations(network: ReactionNetwork, times: ArrayLike | Sequence[float], **settings: Any) -> Solution:
     """The solution from the initial counts at `times[0]`, states (times, species); `settings` go to `solve`."""
     z0 = jnp.asarray(network.initial, jnp.zeros(()).dtype)[:, None]
     solution = solve(RateEquations(network), z0, np.asarray(times, float), **settings)

@@ -2,8 +2,9 @@
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -40,7 +41,7 @@ class ReactionRun(eqx.Module):
 
 def simulate_reactions(
     network: ReactionNetwork,
-    times: ArrayLike,
+    times: ArrayLike | Sequence[float],
     *,
     runs: int = 1,
     method: str = "ssa",
@@ -60,9 +61,14 @@ def simulate_reactions(
     host_times = _check_times(times)
     if runs < 1:
         raise InputError(f"runs: expected 1 or more, got {runs}.")
+    if method not in METHODS:
+        raise InputError(unknown_name("method", method, METHODS))
+    if not 0 < epsilon < 1:
+        raise InputError(f"epsilon: expected a share between 0 and 1, got {epsilon}.")
     program, constants, initial = build_program(network)
     initial = check_counts(program, initial)
-    step = _find_step(method, epsilon)
+    # Without reactions there is nothing to leap over.
+    step: Step = TauStep(float(epsilon)) if method == "tau" and program.rates else ssa_step
     dtype = jnp.zeros(()).dtype
     root = np.asarray(jax.random.bits(key, (2,), jnp.uint32))
     inputs = (jnp.asarray(constants, dtype), jnp.asarray(initial, dtype), jnp.asarray(host_times, dtype))
@@ -73,6 +79,10 @@ def simulate_reactions(
     x64 = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     def part(i: int) -> list[np.ndarray]:
+        if not program.variables:
+            length = bounds[i + 1] - bounds[i]
+            return [np.zeros((length, len(host_times), 0), dtype), *2 * [np.zeros(length, np.int32)]]
+
         def report(share: float) -> None:
             left[i] = share
             if progress is not None:
@@ -107,15 +117,7 @@ def _run_part(program, step, constants, initial, times, root, first, last, repor
     return [np.asarray(a) for a in (work.states, work.steps, work.status)]
 
 
-def _find_step(method: str, epsilon: float) -> Step:
-    if method not in METHODS:
-        raise InputError(unknown_name("method", method, METHODS))
-    if not 0 < epsilon < 1:
-        raise InputError(f"epsilon: expected a share between 0 and 1, got {epsilon}.")
-    return ssa_step if method == "ssa" else TauStep(float(epsilon))
-
-
-def _check_times(times: ArrayLike) -> np.ndarray:
+def _check_times(times: Any) -> np.ndarray:
     out = np.asarray(times, float)
     if out.ndim != 1 or out.size == 0 or not np.isfinite(out).all() or (np.diff(out) <= 0).any():
         raise InputError(f"times: expected finite times in increasing order, the first one the start, got {times}.")
