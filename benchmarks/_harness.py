@@ -18,7 +18,7 @@ from rich.table import Table
 
 from ._machine import Machine
 
-Family = Literal["ours", "torch", "jax"]
+Family = Literal["ours", "torch", "jax", "other"]
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 PACKAGES = (
     "neuralgde", "jax", "jaxlib", "equinox", "diffrax", "numpy", "scipy", "torch", "torchdiffeq", "torchode",
-    "torchdyn", "torch_geometric",
+    "torchdyn", "torch_geometric", "gillespy2",
 )  # fmt: skip
 
 

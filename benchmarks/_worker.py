@@ -15,6 +15,9 @@ import numpy as np
 from ._harness import Job, time_once
 from ._machine import cores
 
+# Seconds from which on a run is done once: compilation and caches count little in it, and nobody wants to wait.
+LONG = 20.0
+
 
 def main(module: str, work_name: str, contender_name: str, path: str, quick: bool) -> None:
     # Answers go to the pipe alone; whatever a library prints goes to the terminal.
@@ -35,23 +38,25 @@ def main(module: str, work_name: str, contender_name: str, path: str, quick: boo
     baseline = _resident()
     start = time.perf_counter()
     values, gradients = job.run()
-    facts: dict[str, Any] = {"first_run_seconds": time.perf_counter() - start}
+    first = time.perf_counter() - start
+    facts: dict[str, Any] = {"first_run_seconds": first}
+    long, peak = first > LONG, max(0, _peak() - baseline)
     arrays = {f"values_{i}": _numpy(x) for i, x in enumerate(values)}
     arrays |= {f"gradients_{i}": _numpy(x) for i, x in enumerate(gradients)}
     np.savez(path, **arrays)
     del values, gradients, arrays
     if contender.family == "torch":
         facts["threads"] = _choose_threads(job)
-    else:
+    elif not long:
         _warm_up(job)
     if job.stats is not None:
         facts["stats"] = job.stats()
     answer(**facts)
     for line in sys.stdin:
         if line.strip() == "time":
-            answer(seconds=time_once(job.run))
+            answer(seconds=first if long else time_once(job.run))
         else:
-            answer(bytes=_peak_above(baseline, job))
+            answer(bytes=peak if long else _peak_above(baseline, job))
 
 
 def _warm_up(job: Job, seconds: float = 0.3) -> float:
@@ -88,13 +93,17 @@ def _peak_above(baseline: int, job: Job) -> int:
     _give_back()
     Path("/proc/self/clear_refs").write_text("5")
     job.run()
-    return max(0, _status("VmHWM") - baseline)
+    return max(0, _peak() - baseline)
 
 
 def _give_back() -> None:
     """Return what was freed to the system, so that it is not counted."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
+
+
+def _peak() -> int:
+    return _status("VmHWM") if sys.platform == "linux" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _resident() -> int:

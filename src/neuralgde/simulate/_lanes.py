@@ -3,7 +3,9 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from ._expression import TIME, Environment, evaluate
@@ -78,3 +80,11 @@ def propensities(program: Program, values: Environment, lanes: Lanes) -> tuple[l
         wrong = jnp.where(fine, wrong, RATE + j)
         rates.append(jnp.maximum(a, 0.0))
     return rates, wrong
+
+
+def hold(tree: Any, always: Array) -> Any:
+    """The same arrays, computed once. XLA would otherwise compute them again for each that reads them.
+
+    A condition that the compiler cannot know to be true is a wall that it does not fuse across.
+    """
+    return lax.cond(always, lambda tree: tree, lambda tree: jax.tree.map(jnp.zeros_like, tree), tree)

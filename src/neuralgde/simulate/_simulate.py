@@ -1,6 +1,5 @@
 """`simulate_reactions`: stochastic runs of a reaction network, thousands at once."""
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,8 @@ from ._ssa import ssa_step
 from ._tau import TauStep
 
 METHODS = ("ssa", "tau")
-_LANES = 4096
+# Few lanes leave less idle when the last runs end, many cost less overhead each: so many runs a lane, within bounds.
+_RUNS_A_LANE, _LANES = 8, (256, 2048)
 # Steps between two looks of the host, which can show progress and be interrupted: well under a second.
 _BUDGET = 4096
 
@@ -105,7 +105,7 @@ def simulate_reactions(
 
 def _run_part(program, step, constants, initial, times, root, first, last, report) -> list[np.ndarray]:
     runs = last - first
-    lanes = min(_LANES, 8 * math.ceil(runs / 8))
+    lanes = min(max(runs // _RUNS_A_LANE, _LANES[0]), _LANES[1], runs)
     work = start(program, initial, lanes, runs, times.shape[0])
     work = eqx.tree_at(lambda w: w.next_run, work, jnp.asarray(first, jnp.int32))
     plan = (times, jnp.asarray(root), *(jnp.asarray(n, jnp.int32) for n in (first, last, _BUDGET)))

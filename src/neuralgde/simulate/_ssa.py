@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from ._expression import Environment
-from ._lanes import Lanes, propensities
+from ._lanes import Lanes, hold, propensities
 from ._program import Program
 from ._random import threefry, uniform
 
@@ -17,9 +17,13 @@ def ssa_step(program: Program, values: Environment, lanes: Lanes) -> Lanes:
     running = ~lanes.stopped
     total = sum(rates[1:], start=rates[0]) if rates else jnp.zeros_like(lanes.clock)
     elapsed = lanes.elapsed - jnp.log(uniform(first, dtype)) / total
+    level = uniform(second, dtype) * total
+    # Few variables are quicker to compute over again than to write down.
+    if len(program.variables) > 2:
+        rates, wrong, elapsed, level = hold((rates, wrong, elapsed, level), jnp.any(running))
     fires = running & (elapsed < lanes.goal - lanes.clock)
     bad = running & (wrong != 0)
-    chosen = choose(rates, uniform(second, dtype) * total, fires & ~bad)
+    chosen = choose(rates, level, fires & ~bad)
     return eqx.tree_at(
         lambda s: (s.x, s.elapsed, s.reached, s.stopped, s.draws, s.status),
         lanes,

@@ -1,16 +1,14 @@
 """Tau-leaping with adaptive steps (Cao, Gillespie and Petzold 2006): many reactions at a time, no negative counts."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
 from ._expression import Environment
-from ._lanes import Lanes, propensities
+from ._lanes import Lanes, hold, propensities
 from ._poisson import poisson_quantile
 from ._program import Program
 from ._random import threefry, uniform
@@ -61,7 +59,7 @@ class TauStep:
         chosen = choose(weights, level * jnp.where(exact, total, hasty_total), fires & ~bad)
 
         leaps = running & ~exact & ~bad
-        x = fire(program, lanes.x, chosen)
+        x, tau, leaps, bad = hold((fire(program, lanes.x, chosen), tau, leaps, bad), some)
         x = _leap(program, x, lanes, calm, jnp.where(leaps, tau, 0.0), leaps)
         negative = zero < 0
         for i in program.counted:
@@ -105,14 +103,6 @@ class TauStep:
             most = jnp.maximum(self.epsilon * x[i] / share, 1.0)
             out = jnp.minimum(out, jnp.minimum(most / jnp.abs(drift), most * most / spread))
         return out
-
-
-def hold(tree: Any, always: Array) -> Any:
-    """The same arrays, computed once. XLA would otherwise compute them again for each that reads them.
-
-    A condition that the compiler cannot know to be true is a wall that it does not fuse across.
-    """
-    return lax.cond(always, lambda tree: tree, lambda tree: jax.tree.map(jnp.zeros_like, tree), tree)
 
 
 def _critical(change: tuple[tuple[int, float], ...], x: tuple[Array, ...], rate: Array) -> Array:
