@@ -108,6 +108,33 @@ def test_functions_local_parameters_and_rules(tmp_path):
     np.testing.assert_allclose(rates(net.with_parameters(**{"r.k": 1.0}), 10.0), [10 - 2.5, 3])
 
 
+def test_a_compartment_without_dimensions_still_has_a_volume(tmp_path):
+    path = model(tmp_path, species_list=species("X", only_amount="false"), reactions=reaction(X, reactants="X:1"))
+    path.write_text(path.read_text().replace('spatialDimensions="3" ', ""))
+    np.testing.assert_allclose(rates(read_sbml(path), 10.0), [5])
+
+
+def test_stoichiometry_given_by_a_formula(tmp_path):
+    def path(lists):
+        named = reaction(X, products="X:1").replace('stoichiometry="1"', 'id="s" stoichiometry="1"')
+        named = named.replace('constant="true"', 'constant="false"')
+        return model(tmp_path, species_list=species("X"), reactions=named, lists=lists)
+
+    formula = apply("plus", "<ci>k</ci>", number(1))
+    assignment = f'<initialAssignment symbol="s">{math(formula)}</initialAssignment>'
+    net = read_sbml(path(f"<listOfInitialAssignments>{assignment}</listOfInitialAssignments>"))
+    np.testing.assert_array_equal(net.stoichiometry, [[4]])
+    np.testing.assert_array_equal(read_sbml(path(rule("s", formula))).stoichiometry, [[4]])
+    with pytest.raises(gde.InputError, match="reaction 'r' has a stoichiometry that changes"):
+        read_sbml(path(rule("s", X)))
+
+
+def test_conversion_factors_scale_the_change(tmp_path):
+    lists = species("X", extra='conversionFactor="k"') + species("Y")
+    path = model(tmp_path, species_list=lists, reactions=reaction(X, reactants="X:1", products="Y:2"))
+    np.testing.assert_array_equal(read_sbml(path).stoichiometry, [[-3, 2]])
+
+
 def test_initial_assignments_follow_each_other(tmp_path):
     def assign(symbol, formula):
         return f'<initialAssignment symbol="{symbol}">{math(formula)}</initialAssignment>'

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from ._expression import Environment, evaluate
+from ._expression import Environment, evaluate, holds
 from ._lanes import TOO_MANY, Lanes, Queue, Work, environment
 from ._program import Program
 from ._random import threefry
@@ -172,7 +172,7 @@ def _watch(program: Program, constants: Array, lanes: Lanes) -> Lanes:
     if lanes.queue is not None:
         values = environment(program, constants, lanes.x, lanes.clock, True)
         for e, event in enumerate(program.events):
-            stop = stop | (evaluate(event.trigger, values) != lanes.queue.truth[e])
+            stop = stop | (holds(event.trigger, values) != lanes.queue.truth[e])
     if program.restless:
         stop = jnp.ones_like(stop)
     return eqx.tree_at(lambda s: s.stopped, lanes, lanes.stopped | stop)

@@ -113,6 +113,12 @@ def evaluate(expression: Expression, environment: Environment, xp: Any = jnp) ->
     return _OPERATORS[name](xp, *(_as_number(v, xp) for v in values))
 
 
+def holds(expression: Expression, environment: Environment) -> Any:
+    """Whether a condition is true; numbers are where they are not zero."""
+    value = jnp.asarray(evaluate(expression, environment))
+    return value if value.dtype == np.bool_ else value != 0
+
+
 def _as_number(x: Any, xp: Any) -> Any:
     """Truth values count as 0 and 1 where a number is expected."""
     if isinstance(x, bool):

@@ -47,8 +47,6 @@ class MathReader:
         self._types = {
             getattr(libsbml, name): name.removeprefix("AST_") for name in dir(libsbml) if name.startswith("AST_")
         }
-        # Several constants share a number with these two, which are no types of nodes.
-        self._types |= {libsbml.AST_PLUS: "PLUS", libsbml.AST_UNKNOWN: "UNKNOWN"}
 
     def read(self, node: Any, where: str) -> Expression:
         """The expression of a formula."""

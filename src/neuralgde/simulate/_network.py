@@ -192,14 +192,18 @@ class ReactionNetwork(eqx.Module):
         new = jnp.stack([jnp.asarray(v, float) for v in numbers]) if traced else np.array(numbers, float)
         return eqx.tree_at(lambda network: getattr(network, field), self, new)
 
-    def values(self, t: Time | Array, x: Float[Array, "*batch species"], dtype: Any = None) -> Environment:
+    def given(self) -> dict[str, float]:
+        """Initial counts and parameters by name, on the host."""
+        numbers = np.concatenate([np.asarray(self.initial, float), np.asarray(self.parameters, float)])
+        return dict(zip((*self.species, *self.parameter_names), numbers.tolist(), strict=True))
+
+    def values(self, t: Time | Array, x: Float[Array, "*batch species"]) -> Environment:
         """Every name at time t with counts x; species that follow a rule have its value, not the one in x."""
-        dtype = x.dtype if dtype is None else dtype
         rules = dict(self.rules)
         given = {name: x[..., i] for i, name in enumerate(self.species) if name not in rules}
-        parameters = jnp.asarray(self.parameters, dtype)
+        parameters = jnp.asarray(self.parameters, x.dtype)
         given |= {name: parameters[i] for i, name in enumerate(self.parameter_names) if name not in rules}
-        return Environment({**given, TIME.name: jnp.asarray(t, dtype)}, rules)
+        return Environment({**given, TIME.name: jnp.asarray(t, x.dtype)}, rules)
 
     def propensities(self, t: Time | Array, x: Float[Array, "*batch species"]) -> Float[Array, "*batch reactions"]:
         """The rate of each reaction."""

@@ -43,11 +43,9 @@ class _Folder:
         rules = dict(network.rules)
         changing = set(network.changing()) | {TIME.name, CLOCK.name, LATE.name}
         self.values: dict[str, float] = {}
-        names = (*network.species, *network.parameter_names)
-        numbers = np.concatenate([np.asarray(network.initial, float), np.asarray(network.parameters, float)])
-        given = dict(zip(names, numbers.tolist(), strict=True))
+        given = network.given()
         self._environment = Environment({n: v for n, v in given.items() if n not in rules and n not in changing}, rules)
-        self._constant = {n for n in names if not network.reads(Symbol(n)) & changing}
+        self._constant = {n for n in given if not network.reads(Symbol(n)) & changing}
 
     def constant(self, formula: Expression) -> float | None:
         """The value of a formula that never changes; None for others."""
@@ -124,7 +122,7 @@ def build_program(network: ReactionNetwork) -> tuple[Program, np.ndarray, np.nda
             _orders(r, rate, dict(kept), place, counted) for r, rate in zip(network.reactions, rates, strict=True)
         ),
     )
-    values = dict(zip((*network.species, *network.parameter_names), _numbers(network), strict=True))
+    values = network.given()
     initial = np.array([values[name] for name in variables], float)
     return program, np.array([folder.values[name] for name in program.constants], float), initial
 
@@ -135,10 +133,6 @@ def _orders(
     found = {place[name]: order for name, order in rate_orders(rate, rules).items() if name in place}
     total, copies = sum(found.values()), {place[s]: int(n) for s, n in reaction.reactants if s in place}
     return tuple((i, total, max(1, copies.get(i, 1))) for i in found if i in counted)
-
-
-def _numbers(network: ReactionNetwork) -> list[float]:
-    return [*np.asarray(network.initial, float).tolist(), *np.asarray(network.parameters, float).tolist()]
 
 
 def _needed_rules(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InputError
-from ._expression import TIME, Apply, Environment, Expression, Number, Symbol, substitute, symbols
+from ._expression import TIME, Apply, Environment, Expression, Number, Symbol, evaluate, substitute, symbols
 from ._mathml import Function, MathReader
 from ._network import ReactionNetwork
 from ._reaction import Event, Reaction
@@ -57,6 +57,13 @@ class _Reader:
             functions[f.getId()] = (names, self.math.read(f.getBody(), f"function {f.getId()!r}"))
         self.sizes = {c.getId(): c for c in _each(model.getNumCompartments, model.getCompartment)}
         self.species = {s.getId(): s for s in _each(model.getNumSpecies, model.getSpecies)}
+        self.ruled = {r.getVariable() for r in _each(model.getNumRules, model.getRule) if not r.isAlgebraic()}
+        self.assigned = {
+            a.getVariable()
+            for e in _each(model.getNumEvents, model.getEvent)
+            for a in _each(e.getNumEventAssignments, e.getEventAssignment)
+        }
+        self.rates: dict[str, Expression] = {}
         # A species that is a concentration in formulas is its amount over the size of its compartment.
         self.concentrations = {
             name: Apply("/", (Symbol(name), Symbol(s.getCompartment())))
@@ -69,7 +76,10 @@ class _Reader:
 
     def _is_amount(self, species: Any) -> bool:
         place = self.sizes.get(species.getCompartment())
-        return species.getHasOnlySubstanceUnits() or (place is not None and place.getSpatialDimensions() == 0)
+        if place is None or species.getHasOnlySubstanceUnits():
+            return True
+        # Where the dimensions are left out, libsbml gives 0 too.
+        return place.isSetSpatialDimensions() and place.getSpatialDimensions() == 0
 
     def formula(self, node: Any, where: str) -> Expression:
         return substitute(self.math.read(node, where), self.concentrations)
@@ -85,31 +95,25 @@ class _Reader:
         rules = self._rules()
         start = self._initial_values() | rules
         environment = Environment({TIME.name: 0.0}, start)
+        reactions = self._reactions(environment)
+        events = self._events()
+        start |= self.rates
 
         def initial(name: str) -> float:
             with np.errstate(all="ignore"):
                 return float(environment.read(name, np))
 
-        constants = {p.getId() for p in _each(self.model.getNumParameters, self.model.getParameter)}
-        constants |= set(self.sizes)
-        reactions = self._reactions(environment)
-        events = self._events()
-        # Reactions and stoichiometries that formulas name are parameters to the network.
+        # Rates of reactions and stoichiometries that formulas name are parameters of the network.
         formulas = [*rules.values(), *(r.rate for r in reactions), *(f for e in events for f in e.formulas())]
         named = {name for f in formulas for name in symbols(f)}
-        rates = {r.name: r.rate for r in reactions if r.name in named}
-        known = {*constants, *self.species, *rates}
-        stoichiometries = {name for name in start if name in named and name not in known}
-        rules = {name: f for name, f in rules.items() if name in constants or name in self.species} | rates
+        names = [p.getId() for p in _each(self.model.getNumParameters, self.model.getParameter)] + list(self.sizes)
+        names += [name for name in start if name in named and name not in {*names, *self.species}]
+        rules = {name: f for name, f in (rules | self.rates).items() if name in names or name in self.species}
         local = {name: value for r in self._laws() for name, value in self._local_values(r).items()}
-        parameters = {name: 0.0 if name in rules else initial(name) for name in sorted(constants | stoichiometries)}
-        order = [p.getId() for p in _each(self.model.getNumParameters, self.model.getParameter)]
-        place = {name: i for i, name in enumerate(order)}
-        parameters = dict(sorted(parameters.items(), key=lambda item: place.get(item[0], len(place))))
         return ReactionNetwork(
             {name: initial(name) for name in self.species},
             reactions,
-            parameters=parameters | local | dict.fromkeys(rates, 0.0),
+            parameters={name: initial(name) for name in names} | local,
             rules=rules,
             events=events,
             fixed=[n for n, s in self.species.items() if s.getBoundaryCondition() or s.getConstant()],
@@ -128,13 +132,12 @@ class _Reader:
             if reference.getId():
                 out[reference.getId()] = Number(reference.getStoichiometry() if reference.isSetStoichiometry() else 1.0)
         given = {a.getSymbol(): a for a in _each(self.model.getNumInitialAssignments, self.model.getInitialAssignment)}
-        ruled = {r.getVariable() for r in _each(self.model.getNumRules, self.model.getRule) if not r.isAlgebraic()}
         for name, s in self.species.items():
             if s.isSetInitialAmount():
                 out[name] = Number(s.getInitialAmount())
             elif s.isSetInitialConcentration():
                 out[name] = Apply("*", (Number(s.getInitialConcentration()), Symbol(s.getCompartment())))
-            elif name not in given and name not in ruled:
+            elif name not in given and name not in self.ruled:
                 raise InputError(f"{self.path}: species {name!r} has no initial amount. Give it one in the model.")
         for name, assignment in given.items():
             where = f"the initial assignment of {name!r}"
@@ -191,6 +194,7 @@ class _Reader:
             reactants = self._side(_each(r.getNumReactants, r.getReactant), environment, where)
             products = self._side(_each(r.getNumProducts, r.getProduct), environment, where)
             modifiers = tuple(dict.fromkeys(m.getSpecies() for m in _each(r.getNumModifiers, r.getModifier)))
+            self.rates[name] = rate
             parts = split_rate(rate, set(products)) if r.getReversible() else None
             if parts is None:
                 out.append(Reaction(name, reactants, products, rate, modifiers))
@@ -202,17 +206,16 @@ class _Reader:
     def _side(self, references: Iterator[Any], environment: Environment, where: str) -> dict[str, float]:
         out: dict[str, float] = {}
         for reference in references:
-            species = reference.getSpecies()
-            label = reference.getId()
-            if label and label in environment.rules:
-                self._check_constant(label, environment.rules, where)
-                count = float(environment.read(label, np))
-            elif reference.isSetStoichiometryMath():
+            species, label = reference.getSpecies(), reference.getId()
+            if reference.isSetStoichiometryMath():
                 formula = self.formula(reference.getStoichiometryMath().getMath(), where)
-                label = f"{where}, stoichiometry of {species!r}"
-                rules = {**environment.rules, label: formula}
-                self._check_constant(label, rules, where)
-                count = float(Environment(dict(environment.values), rules).read(label, np))
+                if self._varies(symbols(formula), environment):
+                    raise self.refuse("a stoichiometry that changes", where)
+                count = float(evaluate(formula, environment, np))
+            elif label:
+                if label in self.assigned or (label in self.ruled and self._varies({label}, environment)):
+                    raise self.refuse("a stoichiometry that changes", where)
+                count = float(environment.read(label, np))
             else:
                 count = reference.getStoichiometry() if reference.isSetStoichiometry() else 1.0
             factor = self.species[species].getConversionFactor() or self.model.getConversionFactor()
@@ -224,26 +227,16 @@ class _Reader:
                 out[species] = out.get(species, 0.0) + count
         return out
 
-    def _check_constant(self, label: str, rules: Any, where: str) -> None:
-        """That a stoichiometry keeps its value: rules may give one that does not."""
-        ruled = {r.getVariable() for r in _each(self.model.getNumRules, self.model.getRule)}
-        changed = {a.getVariable() for e in _each(self.model.getNumEvents, self.model.getEvent)
-                   for a in _each(e.getNumEventAssignments, e.getEventAssignment)}  # fmt: skip
-        if label in changed or ((label in ruled or label not in self._ids()) and self._varies(label, rules, changed)):
-            raise self.refuse("a stoichiometry that changes with time", where)
-
-    def _ids(self) -> set[str]:
-        return {reference.getId() for reference, _ in self._references()}
-
-    def _varies(self, label: str, rules: Any, changed: set[str]) -> bool:
-        todo, seen = [label], set()
+    def _varies(self, names: set[str], environment: Environment) -> bool:
+        """Whether any of the names may change its value, directly or through rules."""
+        todo, seen = list(names), set()
         while todo:
             name = todo.pop()
-            if name == TIME.name or name in changed or name in self.species:
+            if name == TIME.name or name in self.assigned or (name in self.species and name not in self.ruled):
                 return True
-            if name not in seen:
+            if name in self.ruled and name not in seen:
                 seen.add(name)
-                todo += symbols(rules[name]) if name in rules else []
+                todo += symbols(environment.rules[name])
         return False
 
     # Events

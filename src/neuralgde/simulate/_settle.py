@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array
 
-from ._expression import evaluate
+from ._expression import evaluate, holds
 from ._lanes import DELAY_OVERFLOW, EVENT_CASCADE, Lanes, Queue, environment
 from ._program import Program
 
@@ -67,7 +67,7 @@ def _look(program: Program, constants: Array, lanes: Lanes, where: Array, late: 
     overflow = jnp.zeros(shape, bool)
     rows = places(program)
     for e, event in enumerate(program.events):
-        now = jnp.broadcast_to(jnp.asarray(evaluate(event.trigger, values)), shape)
+        now = jnp.broadcast_to(holds(event.trigger, values), shape)
         mine = [q for q, owner in enumerate(rows) if owner == e]
         if not event.persistent:
             for q in mine:

@@ -1,6 +1,7 @@
 """`simulate_reactions`: stochastic runs of a reaction network, thousands at once."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -56,7 +57,8 @@ def simulate_reactions(
     - `key`: run i depends on the key and on i alone, so more runs repeat the first ones.
     - `progress`: called with the share of runs that are over.
 
-    At the time of an event, the values recorded are those after it.
+    At the time of an event, the values recorded are those after it. In a leap, triggers that counts set off are seen
+    at its end; exact runs see them at the reaction.
     """
     host_times = _check_times(times)
     if runs < 1:
@@ -75,7 +77,7 @@ def simulate_reactions(
 
     workers = max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, runs // 64))
     bounds = [round(i * runs / workers) for i in range(workers + 1)]
-    left = [1.0] * workers
+    left, interrupted = [1.0] * workers, threading.Event()
     x64 = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
 
     def part(i: int) -> list[np.ndarray]:
@@ -84,6 +86,8 @@ def simulate_reactions(
             return [np.zeros((length, len(host_times), 0), dtype), *2 * [np.zeros(length, np.int32)]]
 
         def report(share: float) -> None:
+            if interrupted.is_set():
+                raise KeyboardInterrupt
             left[i] = share
             if progress is not None:
                 progress(1.0 - sum(left) / workers)
@@ -96,7 +100,12 @@ def simulate_reactions(
         parts = [part(0)]
     else:
         with ThreadPoolExecutor(workers) as pool:
-            parts = list(pool.map(part, range(workers)))
+            try:
+                parts = list(pool.map(part, range(workers)))
+            except BaseException:
+                # The pool waits for its threads, so they have to be told.
+                interrupted.set()
+                raise
     states, steps, status = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     _raise_failure(program, status, states, host_times)
     observed = _observe(network, program, jnp.asarray(states), inputs[2])
@@ -126,17 +135,12 @@ def _check_times(times: Any) -> np.ndarray:
 
 def _observe(network: ReactionNetwork, program: Program, states: Array, times: Array) -> Array:
     """The values of all species: those that never change and those that follow rules put in."""
-    given = dict(zip((*network.species, *network.parameter_names), _initial_values(network), strict=True))
     rules = dict(network.rules)
-    values = {name: v for name, v in given.items() if name not in rules}
+    values: dict[str, Any] = {name: v for name, v in network.given().items() if name not in rules}
     values |= {name: states[..., i] for i, name in enumerate(program.variables)}
     environment = Environment({**values, TIME.name: jnp.broadcast_to(times, states.shape[:2])}, rules)
     rows = [jnp.asarray(environment.read(name, jnp), states.dtype) for name in network.species]
     return jnp.stack([jnp.broadcast_to(v, states.shape[:2]) for v in rows], axis=-1)
-
-
-def _initial_values(network: ReactionNetwork) -> list[float]:
-    return [*np.asarray(network.initial, float).tolist(), *np.asarray(network.parameters, float).tolist()]
 
 
 def _raise_failure(program: Program, status: np.ndarray, states: np.ndarray, times: np.ndarray) -> None:
