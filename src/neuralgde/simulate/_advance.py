@@ -108,7 +108,11 @@ def _take_runs(program: Program, initial: Array, root: Array, times: Array, last
     queue = lanes.queue
     if queue is not None:
         starts = jnp.array([e.starts_true for e in program.events])
-        queue = Queue(jnp.where(new, starts[:, None], queue.truth), jnp.where(new, jnp.inf, queue.due), queue.values)
+        queue = Queue(
+            jnp.where(new, starts[:, None], queue.truth),
+            tuple(jnp.where(new, jnp.inf, due) for due in queue.due),
+            queue.values,
+        )
     lanes = Lanes(
         x=tuple(take(v, x) for v, x in zip(initial, lanes.x, strict=True)), clock=take(times[0], lanes.clock),
         elapsed=take(0.0, lanes.elapsed), goal=take(times[0], lanes.goal), reached=lanes.reached | new,
@@ -151,8 +155,8 @@ def _serve(program: Program, constants: Array, times: Array, first: Array, work:
         at = jnp.broadcast_to(jnp.asarray(evaluate(moment, values), clock.dtype), clock.shape)
         goal = jnp.where(at > clock, jnp.minimum(goal, at), goal)
     if lanes.queue is not None:
-        due = jnp.where(lanes.queue.due > clock, lanes.queue.due, jnp.inf)
-        goal = jnp.minimum(goal, jnp.min(due, axis=0, initial=jnp.inf))
+        for due in lanes.queue.due:
+            goal = jnp.minimum(goal, jnp.min(jnp.where(due > clock, due, jnp.inf), axis=0))
     lanes = eqx.tree_at(
         lambda s: (s.elapsed, s.goal, s.reached, s.stopped),
         lanes,

@@ -18,11 +18,11 @@ RATE = 1
 
 
 class Queue(eqx.Module):
-    """Triggers as last seen, and events that are due: a row for each place in which one can wait."""
+    """Triggers as last seen, and for each event when it is due and what it assigns, in as many places as can wait."""
 
     truth: Bool[Array, "events lanes"]
-    due: Float[Array, "places lanes"]
-    values: tuple[tuple[Array, ...], ...]
+    due: tuple[Float[Array, "_ lanes"], ...]
+    values: tuple[Float[Array, "_ _ lanes"], ...]
 
 
 class Lanes(eqx.Module):

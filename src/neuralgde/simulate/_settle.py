@@ -15,20 +15,14 @@ _PLACES = 8
 _CASCADE = 1000
 
 
-def places(program: Program) -> list[int]:
-    """Which event each place of the queue belongs to."""
-    return [e for e, event in enumerate(program.events) for _ in range(1 if event.delay is None else _PLACES)]
-
-
 def empty_queue(program: Program, lanes: int, dtype) -> Queue:
     """A queue in which nothing waits."""
-    rows = places(program)
-    zeros = jnp.zeros(lanes, dtype)
-    values = tuple(
-        tuple(zeros for _ in program.events[e].assignments) if program.events[e].early_values else () for e in rows
-    )
-    truth = jnp.zeros((len(program.events), lanes), bool)
-    return Queue(truth, jnp.full((len(rows), lanes), jnp.inf, dtype), values)
+    due, values = [], []
+    for event in program.events:
+        places = 1 if event.delay is None else _PLACES
+        due.append(jnp.full((places, lanes), jnp.inf, dtype))
+        values.append(jnp.zeros((len(event.assignments) if event.early_values else 0, places, lanes), dtype))
+    return Queue(jnp.zeros((len(program.events), lanes), bool), tuple(due), tuple(values))
 
 
 def settle(program: Program, constants: Array, lanes: Lanes, where: Array, *, late: bool) -> Lanes:
@@ -50,8 +44,9 @@ def settle(program: Program, constants: Array, lanes: Lanes, where: Array, *, la
 
 
 def _ready(lanes: Lanes, where: Array) -> Array:
+    """Which events are due, (events, lanes)."""
     assert lanes.queue is not None
-    return where & (lanes.queue.due <= lanes.clock)
+    return jnp.stack([where & (jnp.min(due, axis=0) <= lanes.clock) for due in lanes.queue.due])
 
 
 def _look(program: Program, constants: Array, lanes: Lanes, where: Array, late: bool) -> Lanes:
@@ -63,29 +58,32 @@ def _look(program: Program, constants: Array, lanes: Lanes, where: Array, late: 
     def full(value):
         return jnp.broadcast_to(jnp.asarray(value, dtype), shape)
 
-    truth, due, stored = list(lanes.queue.truth), list(lanes.queue.due), list(lanes.queue.values)
+    truth, all_due, all_stored = list(lanes.queue.truth), list(lanes.queue.due), list(lanes.queue.values)
     overflow = jnp.zeros(shape, bool)
-    rows = places(program)
     for e, event in enumerate(program.events):
+        due = all_due[e]
         now = jnp.broadcast_to(holds(event.trigger, values), shape)
-        mine = [q for q, owner in enumerate(rows) if owner == e]
         if not event.persistent:
-            for q in mine:
-                due[q] = jnp.where(where & ~now, jnp.inf, due[q])
+            due = jnp.where(where & ~now, jnp.inf, due)
         rises = where & now & ~truth[e]
-        at = lanes.clock + (0.0 if event.delay is None else jnp.maximum(full(evaluate(event.delay, values)), 0.0))
-        early = [full(evaluate(f, values)) for _, f in event.assignments] if event.early_values else []
-        for q in mine:
-            put = rises & (jnp.isinf(due[q]) | (event.delay is None))
-            due[q] = jnp.where(put, at, due[q])
-            stored[q] = tuple(jnp.where(put, new, old) for new, old in zip(early, stored[q], strict=True))
-            rises = rises & ~put
-        overflow = overflow | rises
+        at = lanes.clock
+        if event.delay is None:
+            # What is due at once is never kept waiting, so its one place can be taken again.
+            put = rises[None]
+        else:
+            at = at + jnp.maximum(full(evaluate(event.delay, values)), 0.0)
+            free = jnp.isinf(due)
+            first = jnp.argmax(free, axis=0)
+            put = rises & free & (jnp.arange(due.shape[0])[:, None] == first)
+            overflow = overflow | (rises & ~jnp.any(free, axis=0))
+        all_due[e] = jnp.where(put, at, due)
+        if event.early_values and event.assignments:
+            early = jnp.stack([full(evaluate(f, values)) for _, f in event.assignments])
+            all_stored[e] = jnp.where(put, early[:, None], all_stored[e])
         truth[e] = jnp.where(where, now, truth[e])
     status = jnp.where(overflow, DELAY_OVERFLOW, lanes.status)
-    return eqx.tree_at(
-        lambda s: (s.queue, s.status), lanes, (Queue(jnp.stack(truth), jnp.stack(due), tuple(stored)), status)
-    )
+    queue = Queue(jnp.stack(truth), tuple(all_due), tuple(all_stored))
+    return eqx.tree_at(lambda s: (s.queue, s.status), lanes, (queue, status))
 
 
 def _carry_out(program: Program, constants: Array, lanes: Lanes, where: Array, late: bool) -> tuple[Lanes, Array]:
@@ -93,21 +91,22 @@ def _carry_out(program: Program, constants: Array, lanes: Lanes, where: Array, l
     assert lanes.queue is not None
     values = environment(program, constants, lanes.x, lanes.clock, late)
     shape, dtype = lanes.clock.shape, lanes.clock.dtype
-    ready, rows = _ready(lanes, where), places(program)
-    best, chosen = jnp.full(shape, -jnp.inf, dtype), jnp.full(shape, -1)
-    for q, e in enumerate(rows):
-        priority = program.events[e].priority
-        lowest = jnp.finfo(dtype).min
-        rank = jnp.broadcast_to(jnp.asarray(lowest if priority is None else evaluate(priority, values), dtype), shape)
-        better = ready[q] & (rank > best)
-        best, chosen = jnp.where(better, rank, best), jnp.where(better, q, chosen)
-    x, due = list(lanes.x), list(lanes.queue.due)
-    for q, e in enumerate(rows):
-        event, picked = program.events[e], chosen == q
+    ready = _ready(lanes, where)
+    ranks = [jnp.finfo(dtype).min if e.priority is None else evaluate(e.priority, values) for e in program.events]
+    rank = jnp.stack([jnp.broadcast_to(jnp.asarray(r, dtype), shape) for r in ranks])
+    chosen = jnp.where(jnp.any(ready, axis=0), jnp.argmax(jnp.where(ready, rank, -jnp.inf), axis=0), -1)
+    x, all_due = list(lanes.x), list(lanes.queue.due)
+    for e, event in enumerate(program.events):
+        picked, due = chosen == e, all_due[e]
+        # Of one event that waits several times, what was set off first comes first.
+        place = jnp.arange(due.shape[0])[:, None] == jnp.argmin(due, axis=0)
         for a, (name, formula) in enumerate(event.assignments):
-            value = lanes.queue.values[q][a] if event.early_values else jnp.asarray(evaluate(formula, values), dtype)
+            if event.early_values:
+                value = jnp.sum(jnp.where(place, lanes.queue.values[e][a], 0.0), axis=0)
+            else:
+                value = jnp.asarray(evaluate(formula, values), dtype)
             i = program.variables.index(name)
             x[i] = jnp.where(picked, value, x[i])
-        due[q] = jnp.where(picked, jnp.inf, due[q])
-    queue = Queue(lanes.queue.truth, jnp.stack(due), lanes.queue.values)
+        all_due[e] = jnp.where(picked & place, jnp.inf, due)
+    queue = Queue(lanes.queue.truth, tuple(all_due), lanes.queue.values)
     return eqx.tree_at(lambda s: (s.x, s.queue), lanes, (tuple(x), queue)), chosen >= 0
