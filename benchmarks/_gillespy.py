@@ -51,11 +51,16 @@ def repressilator(until: float):
     return model
 
 
-def job(model, solver_name: str, runs: int, species: tuple[str, ...], **options) -> Job:
-    """Means and deviations over the runs, (times, species) each."""
+def moments(x: np.ndarray, over_time: bool = False) -> list[np.ndarray]:
+    """Mean and deviation over runs, (runs, times, species); over times too where runs drift out of step."""
+    axes = (0, 1) if over_time else 0
+    return [x.mean(axes), x.std(axes)]
+
+
+def job(model, solver_name: str, runs: int, species: tuple[str, ...], over_time: bool = False, **options) -> Job:
     import gillespy2
 
-    # The compiled solvers call SCons with the interpreter behind a virtual environment, which does not see it.
+    # Compiled solvers call SCons with the interpreter behind a virtual environment, which does not see its packages.
     packages = str(Path(gillespy2.__file__).parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([packages, os.environ.get("PYTHONPATH", "")])
     solver = getattr(gillespy2, solver_name)(model=model)
@@ -66,6 +71,6 @@ def job(model, solver_name: str, runs: int, species: tuple[str, ...], **options)
         seed += 1
         made = solver.run(number_of_trajectories=runs, seed=seed, **options)
         x = np.array([[np.asarray(one[s]) for s in species] for one in made]).transpose(0, 2, 1)
-        return [x.mean(0), x.std(0)], []
+        return moments(x, over_time), []
 
     return Job(run)
