@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from ._expression import Environment
 from ._lanes import Lanes, hold, propensities
@@ -17,13 +18,12 @@ def ssa_step(program: Program, values: Environment, lanes: Lanes) -> Lanes:
     running = ~lanes.stopped
     total = sum(rates[1:], start=rates[0]) if rates else jnp.zeros_like(lanes.clock)
     elapsed = lanes.elapsed - jnp.log(uniform(first, dtype)) / total
-    level = uniform(second, dtype) * total
-    # Few variables are quicker to compute over again than to write down.
-    if len(program.variables) > 2:
-        rates, wrong, elapsed, level = hold((rates, wrong, elapsed, level), jnp.any(running))
     fires = running & (elapsed < lanes.goal - lanes.clock)
     bad = running & (wrong != 0)
-    chosen = choose(rates, level, fires & ~bad)
+    chosen = choose(rates, uniform(second, dtype) * total, fires & ~bad)
+    # Few variables are quicker to compute over again than to write down.
+    if len(program.variables) > 2:
+        chosen, elapsed, fires, bad, wrong = hold((chosen, elapsed, fires, bad, wrong), jnp.any(running))
     return eqx.tree_at(
         lambda s: (s.x, s.elapsed, s.reached, s.stopped, s.draws, s.status),
         lanes,
@@ -38,22 +38,19 @@ def ssa_step(program: Program, values: Environment, lanes: Lanes) -> Lanes:
     )
 
 
-def choose(rates, level, allowed) -> list:
-    """For each reaction the lanes in which it is the one whose share of the total contains `level`."""
-    chosen, below = [], jnp.zeros_like(allowed)
-    running = jnp.zeros_like(level)
+def choose(rates: list[Array], level: Array, allowed: Array) -> Array:
+    """The number of the reaction whose share of the total contains `level`; -1 where none is allowed."""
+    chosen, running = jnp.zeros(level.shape, jnp.int32), jnp.zeros_like(level)
     for a in rates:
         running = running + a
-        within = level < running
-        chosen.append(allowed & within & ~below)
-        below = within
-    return chosen
+        chosen = chosen + (level >= running).astype(jnp.int32)
+    return jnp.where(allowed, chosen, -1)
 
 
-def fire(program: Program, x: tuple, chosen: list) -> tuple:
-    """The counts after one firing of the chosen reactions."""
+def fire(program: Program, x: tuple[Array, ...], chosen: Array) -> tuple[Array, ...]:
+    """The counts after one firing of the chosen reaction."""
     x_new = list(x)
-    for change, picked in zip(program.changes, chosen, strict=True):
+    for j, change in enumerate(program.changes):
         for i, n in change:
-            x_new[i] = x_new[i] + jnp.where(picked, n, 0.0)
+            x_new[i] = x_new[i] + jnp.where(chosen == j, n, 0.0)
     return tuple(x_new)

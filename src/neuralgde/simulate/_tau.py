@@ -59,11 +59,13 @@ class TauStep:
         chosen = choose(weights, level * jnp.where(exact, total, hasty_total), fires & ~bad)
 
         leaps = running & ~exact & ~bad
-        x, tau, leaps, bad = hold((fire(program, lanes.x, chosen), tau, leaps, bad), some)
+        chosen, tau, leaps, bad = hold((chosen, tau, leaps, bad), some)
+        x = fire(program, lanes.x, chosen)
         x = _leap(program, x, lanes, calm, jnp.where(leaps, tau, 0.0), leaps)
         negative = zero < 0
         for i in program.counted:
             negative = negative | (leaps & (x[i] < 0))
+        x, negative = hold((x, negative), some)
         done = running & ~negative
         elapsed = lanes.elapsed + tau
         reached = done & (tau >= left)
