@@ -39,8 +39,12 @@ def problem(name):
 def test_adjoints_agree(name):
     fz, graph = problem(name)
     direct = gradient(fz, graph, "direct", max_steps=MOST)
-    for adjoint in ("checkpoint", "backsolve"):
-        np.testing.assert_allclose(gradient(fz, graph, adjoint), direct, atol=1e-5)
+    cases = [("checkpoint", "dopri8"), ("backsolve", "dopri8")]
+    # Checkpoints have a second engine, for the solvers most people use. Where a field has kinks, two solvers differ by
+    # more than two adjoints do.
+    cases += [("checkpoint", "tsit5")] if name != "gade" else []
+    for adjoint, solver in cases:
+        np.testing.assert_allclose(gradient(fz, graph, adjoint, solver=solver), direct, atol=1e-5)
 
     params, static = eqx.partition(fz, eqx.is_inexact_array)
     flat, unravel = jax.flatten_util.ravel_pytree(params)

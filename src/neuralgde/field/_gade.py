@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import InputError
 from .._types import Time
 from ..graph import Graph
-from ..nn import GAT
+from ..nn import GAT, fast_activation
 from ._checks import check_state, check_widths
 
 
@@ -42,7 +42,7 @@ class GADE(eqx.Module):
         self.layers = tuple(
             GAT(a, b, heads=h, key=k) for a, b, h, k in zip(in_sizes, widths[1:], layer_heads, keys, strict=True)
         )
-        self.activation = activation
+        self.activation = fast_activation(activation)
         self.final_activation = final_activation
 
     def prepare(self, graph: Graph) -> Graph:

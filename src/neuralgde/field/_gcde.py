@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._types import Time
 from ..graph import Graph
-from ..nn import GCN
+from ..nn import GCN, fast_activation
 from ._checks import check_state, check_widths
 
 
@@ -31,7 +31,7 @@ class GCDE(eqx.Module):
         self.layers = tuple(
             GCN(a, b, operator=operator, key=k) for a, b, k in zip(widths[:-1], widths[1:], keys, strict=True)
         )
-        self.activation = activation
+        self.activation = fast_activation(activation)
 
     def prepare(self, graph: Graph) -> Graph:
         """The graph, carrying the operator that the layers multiply by."""

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._types import Time
 from ..graph import Graph
+from ..nn import fast_activation
 from ..nn._init import glorot
 from ._checks import check_state, check_widths
 
@@ -51,7 +52,7 @@ class GMDE(eqx.Module):
         self.update_bias = jnp.zeros(hidden)
         self.out_weight = glorot(k_out, (hidden, out_size))
         self.out_bias = jnp.zeros(out_size)
-        self.activation = activation
+        self.activation = fast_activation(activation)
 
     def prepare(self, graph: Graph) -> Graph:
         """The graph as it is: messages need no operator."""

@@ -36,9 +36,17 @@ class Dense(eqx.Module):
 _matmul_p = Primitive("matmul_with_transpose")
 
 
+# XLA's loop over a batch of small products does not vectorise over fewer features than this.
+_LEAST_FEATURES = 16
+
+
 def _value(matrix, matrix_t, z):
     del matrix_t
-    return jnp.matmul(matrix, z)
+    features = z.shape[-1]
+    if matrix.ndim == 2 or features >= _LEAST_FEATURES:
+        return jnp.matmul(matrix, z)
+    padding = [(0, 0)] * (z.ndim - 1) + [(0, _LEAST_FEATURES - features)]
+    return jnp.matmul(matrix, jnp.pad(z, padding))[..., :features]
 
 
 def _jvp(primals, tangents):

@@ -1,7 +1,8 @@
 """The two ways to step: Diffrax for adaptive, implicit and traced-time solves, a scan for fixed explicit steps."""
 
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import diffrax
@@ -70,6 +71,10 @@ def run_diffrax(
         inner_jump = (jumps > low + 2 * steps.gap) & (jumps < high - 2 * steps.gap)
         jumps = jnp.where(inner_jump, jumps, times[-1] + direction * (1 + span))
         field = _Inside(field, low + steps.gap, high - steps.gap)
+    first_step = steps.first_step
+    if first_step is None:
+        # Diffrax's own rule does not run behind wrapped terms, and falls back on 0.01 whatever the span.
+        first_step = jnp.maximum(span / 20, jnp.finfo(times.dtype).tiny)
     if steps.dt is None:
         inner = diffrax.PIDController(rtol=steps.rtol, atol=steps.atol, norm=steps.norm)
     else:
@@ -80,7 +85,7 @@ def run_diffrax(
         steps.solver,
         times[0],
         times[-1],
-        None if steps.first_step is None else direction * steps.first_step,
+        direction * first_step,
         y0,
         args,
         saveat=diffrax.SaveAt(ts=times, controller_state=True),
@@ -167,8 +172,8 @@ def run_scan(
                 # The field may jump at either end, and the stage belongs to the side that the step is on.
                 inwards = jnp.minimum(gap, jnp.abs(h) / 4) * jnp.sign(h)
                 t = start + inwards if c == 0 else end - inwards
-            ks.append(field(t, _combine(y, h, row, ks), args))
-        return _combine(y, h, stages.weights, ks)
+            ks.append(field(t, combine(y, h, row, ks), args))
+        return combine(y, h, stages.weights, ks)
 
     if remat:
         step = jax.checkpoint(step)
@@ -198,13 +203,15 @@ def run_scan(
     return Outcome(states, status, reached, stats)
 
 
-def _combine(y: PyTree, h: Array, weights: np.ndarray, ks: list[PyTree]) -> PyTree:
+def combine(y: PyTree | None, h: Array, weights: Sequence[float] | np.ndarray, ks: list[PyTree]) -> PyTree:
+    """Y + h sum_i w_i k_i, or without y the sum alone. Weights of 0 cost nothing."""
     terms = [(float(w), k) for w, k in zip(weights, ks, strict=True) if w != 0]
     if not terms:
         return y
 
-    def leaf(y, *k):
-        total = sum(((w * x) for (w, _), x in zip(terms[1:], k[1:], strict=True)), terms[0][0] * k[0])
-        return y + h.astype(y.dtype) * total
+    def total(*k):
+        scaled = [w * x for (w, _), x in zip(terms, k, strict=True)]
+        return h.astype(scaled[0].dtype) * functools.reduce(jnp.add, scaled)
 
-    return jax.tree.map(leaf, y, *(k for _, k in terms))
+    change = jax.tree.map(total, *(k for _, k in terms))
+    return change if y is None else jax.tree.map(jnp.add, y, change)

@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike
 from .._errors import InputError, unknown_name
 from ..field import breakpoints_of, prepare_graph
 from ..graph import Graph
+from ._adaptive import run_adaptive
 from ._backsolve import solve_with_adjoint
 from ._checks import as_state, as_times, check_steps, times_are_right
 from ._clock import Clock, knots_of_breakpoints, make_clock
@@ -23,7 +24,7 @@ from ._control import MaskedRMS, all_finite, expand, gap_around
 from ._engines import Outcome, Schedule, Steps, make_schedule, run_diffrax, run_scan
 from ._failure import raise_or_return
 from ._solution import Solution
-from ._solvers import explicit_stages, find_solver
+from ._solvers import explicit_pair, explicit_stages, find_solver
 from ._status import Status
 
 ADJOINTS = ("checkpoint", "backsolve", "direct")
@@ -125,10 +126,10 @@ def _solve(
             _vector_field, z0, schedule, args, stages, gap=None if jumps is None else gap, remat=adjoint == "checkpoint"
         )
     else:
-        if dt is None and first_step is None:
-            first_step = jnp.maximum(jnp.abs(knots[-1] - knots[0]) / 20, jnp.finfo(knots.dtype).tiny)
         steps = Steps(solver, rtol, atol, MaskedRMS(mask, batched), dt, first_step, jumps, gap, max_steps)
-        if adjoint == "backsolve":
+        if adjoint == "checkpoint" and dt is None and jumps is None and explicit_pair(solver) is not None:
+            outcome = run_adaptive(_vector_field, z0, knots, args, steps)
+        elif adjoint == "backsolve":
             outcome = solve_with_adjoint((z0, args), knots, _vector_field, steps)
         else:
             outcome = run_diffrax(_vector_field, z0, knots, args, steps, _diffrax_adjoint(adjoint))

@@ -1,9 +1,12 @@
 """Solvers by name, and what is known of each: stages, order, whether it can estimate its error."""
 
+import functools
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import diffrax
+import jax
+import jax.numpy as jnp
 import numpy as np
 import optimistix
 
@@ -79,6 +82,54 @@ def explicit_stages(solver: diffrax.AbstractSolver) -> Stages | None:
     # A first-same-as-last method closes with a stage for the next step's use; a fixed step needs none.
     used = int(np.flatnonzero(weights)[-1]) + 1
     return Stages(rows[:used], weights[:used])
+
+
+class Pair(NamedTuple):
+    """An embedded explicit pair: rows (c_i, a_i) of all stages, weights b of the result and of its error estimate.
+
+    Inside a step z(t + theta h) = z + h sum_i w_i(theta) k_i, with w_i(theta) = sum_p dense[i, p] theta^(p + 1).
+    """
+
+    rows: list[tuple[float, np.ndarray]]
+    weights: np.ndarray
+    error: np.ndarray
+    dense: np.ndarray
+    order: int
+    # The last stage is the first of the next step.
+    fsal: bool
+
+
+# Every stage is a copy of the field in the compiled program: past this many, a loop over stages compiles faster.
+_MOST_STAGES = 7
+
+
+def explicit_pair(solver: diffrax.AbstractSolver) -> Pair | None:
+    """The pair where the solver is an explicit Runge-Kutta method that estimates its error, else None."""
+    tableau = getattr(solver, "tableau", None)
+    if not isinstance(solver, diffrax.AbstractERK) or not isinstance(tableau, diffrax.ButcherTableau):
+        return None
+    order = solver.order(diffrax.ODETerm(lambda t, y, args: y))
+    if order is None or not estimates_error(solver) or tableau.num_stages > _MOST_STAGES:
+        return None
+    rows = [(0.0, np.zeros(0)), *zip(map(float, tableau.c), map(np.asarray, tableau.a_lower), strict=True)]
+    weights, error = np.asarray(tableau.b_sol), np.asarray(tableau.b_error)
+    dense = _dense_weights(solver.interpolation_cls, tuple(weights))
+    return Pair(rows, weights, error, dense, order, bool(tableau.fsal))
+
+
+@functools.cache
+def _dense_weights(interpolation: Callable, weights: tuple[float, ...]) -> np.ndarray:
+    """The polynomials w_i(theta), found by interpolating over a unit step whose slopes are the unit vectors."""
+    degree = 5
+    theta = (np.arange(degree) + 1) / degree
+    slopes = np.eye(len(weights))
+    with jax.ensure_compile_time_eval(), jax.enable_x64():
+        inside = interpolation(
+            t0=0.0, t1=1.0, y0=jnp.zeros(len(weights)), y1=jnp.asarray(weights), k=jnp.asarray(slopes)
+        )
+        values = np.stack([np.asarray(inside.evaluate(float(x))) for x in theta])
+    powers = theta[:, None] ** (np.arange(degree) + 1)
+    return np.linalg.solve(powers, values).T
 
 
 def evaluations_per_step(solver: diffrax.AbstractSolver) -> tuple[int, int] | None:

@@ -11,4 +11,5 @@ from ._gru import GRU as GRU
 from ._message_passing import MessagePassing as MessagePassing
 from ._mlp import NodeMLP as NodeMLP
 from ._sage import GraphSAGE as GraphSAGE
+from ._tanh import fast_activation as fast_activation
 from ._tcn import TCN as TCN

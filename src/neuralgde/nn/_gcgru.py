@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..graph import Graph
 from ._init import glorot
+from ._tanh import sigmoid, tanh
 
 
 class GCGRU(eqx.Module):
@@ -50,7 +51,7 @@ class GCGRU(eqx.Module):
         both = op @ jnp.concatenate([x, z], axis=1)
         gates = both @ jnp.block([[self.w_xz, self.w_xr], [self.w_hz, self.w_hr]])
         h, r = jnp.split(gates, 2, axis=1)
-        h, r = jax.nn.sigmoid(h + b_h), jax.nn.sigmoid(r + b_r)
+        h, r = sigmoid(h + b_h), sigmoid(r + b_r)
         reset = jnp.concatenate([both[:, : x.shape[1]], op @ (r * z)], axis=1)
-        candidate = jnp.tanh(reset @ jnp.concatenate([self.w_xh, self.w_hh]) + b_z)
+        candidate = tanh(reset @ jnp.concatenate([self.w_xh, self.w_hh]) + b_z)
         return h * z + (1 - h) * candidate

@@ -1,0 +1,318 @@
+"""Adaptive explicit Runge-Kutta steps in one loop, whose gradient goes back over the steps that were accepted."""
+
+import itertools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from ._control import all_finite, expand
+from ._engines import Outcome, Steps, VectorField, combine
+from ._lanes import map_lanes, over_lanes
+from ._record import Record, new_record, note_step, thin, walk_back
+from ._solvers import Pair, explicit_pair
+from ._status import Status
+
+_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 10.0
+
+
+class _Problem(eqx.Module):
+    """All that a solve depends on."""
+
+    y0: PyTree
+    args: Any
+    times: Float[Array, " times"]
+    steps: Steps
+    field: VectorField
+
+    @property
+    def pair(self) -> Pair:
+        pair = explicit_pair(self.steps.solver)
+        assert pair is not None  # who calls has looked
+        return pair
+
+    @property
+    def direction(self) -> Array:
+        return jnp.where(self.times[-1] >= self.times[0], 1, -1).astype(self.times.dtype)
+
+    @property
+    def span(self) -> Array:
+        return jnp.abs(self.times[-1] - self.times[0])
+
+
+def _problem(inputs: tuple[PyTree, Any, Array], steps: Steps, field: VectorField) -> _Problem:
+    y0, args, times = inputs
+    return _Problem(y0, args, times, steps, field)
+
+
+class _Lane(NamedTuple):
+    """A solve on its way: where it is, the slope there, the length of the step to try, and what it has put out."""
+
+    t: Float[Array, ""]
+    y: PyTree
+    slope: PyTree
+    h: Float[Array, ""]
+    outputs: PyTree
+    done: Bool[Array, ""]
+    cause: Int[Array, ""]
+    accepted: Int[Array, ""]
+    rejected: Int[Array, ""]
+
+
+def run_adaptive(field: VectorField, y0: PyTree, times: Float[Array, " times"], args: Any, steps: Steps) -> Outcome:
+    """As `run_diffrax` with its checkpoints, for fields that do not jump; several times faster on small systems.
+
+    Under `vmap` each solve keeps its own steps, and all of them share one loop.
+    """
+    arrays, rest = eqx.partition(steps, eqx.is_inexact_array)
+    # The choice of steps is not differentiated.
+    steps = eqx.combine(jax.lax.stop_gradient(arrays), rest)
+    return _differentiable((y0, args, times), field, steps)
+
+
+@eqx.filter_custom_vjp
+def _differentiable(inputs: tuple[PyTree, Any, Array], field: VectorField, steps: Steps) -> Outcome:
+    return over_lanes(_forward, _problem(inputs, steps, field))[0]
+
+
+@_differentiable.def_fwd
+def _fwd(perturbed, inputs, field, steps):
+    del perturbed
+    outcome, record = over_lanes(_forward, _problem(inputs, steps, field))
+    return outcome, (record, outcome.states)
+
+
+@_differentiable.def_bwd
+def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
+    record, states = residuals
+    _, args, times = inputs
+    _, wanted, times_wanted = perturbed
+    grads = jax.tree.map(
+        lambda y, g: jnp.zeros_like(y) if g is None else g, states, grad_outcome.states, is_leaf=lambda x: x is None
+    )
+    problem = _problem(inputs, steps, field)
+    adjoint, grad_args = over_lanes(lambda inputs, axes: _backward(inputs, axes, wanted), (problem, record, grads))
+    if not times_wanted:
+        return adjoint, grad_args, None
+    # An output's derivative in its time is the field there; a solve that starts later misses what the field did.
+    slopes = jax.vmap(lambda t, y: field(t, y, args))(times, states)
+    moved = jax.tree.map(lambda g, s: jnp.sum(g * s, axis=range(1, g.ndim)), grads, slopes)
+    missed = jax.tree.map(lambda a, s: jnp.sum(a * s[0]), adjoint, slopes)
+    return adjoint, grad_args, jax.tree.reduce(jnp.add, moved).at[0].add(-jax.tree.reduce(jnp.add, missed))
+
+
+def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
+    limit = problem.steps.max_steps
+    lanes = map_lanes(_start, problem, axes)()
+    record = new_record(lanes.t, lanes.y, limit, lanes=axes is not None)
+
+    def go_on(carry):
+        lanes, record = carry
+        return ~jnp.all(lanes.done) & (record.tried < limit)
+
+    def advance(carry):
+        lanes, record = carry
+        after, taken = map_lanes(_attempt, problem, axes)(lanes)
+        return after, note_step(record, lanes.t, taken, lanes.y, lanes=axes is not None)
+
+    def until_full(carry):
+        lanes, record = jax.lax.while_loop(lambda c: go_on(c) & ~c[1].full, advance, carry)
+        return lanes, thin(record, lanes=axes is not None)
+
+    lanes, record = jax.lax.while_loop(go_on, until_full, (lanes, record))
+    outcome = map_lanes(_finish, problem, axes)(lanes)
+    on_lanes = jax.tree.map(lambda _: True, (outcome, record))
+    return (outcome, record), (on_lanes[0], record.lane_axes())
+
+
+def _start(problem: _Problem) -> _Lane:
+    """At t0, with the first step by Hairer, Norsett and Wanner (Solving ODEs I, II.4) unless one is given."""
+    t0, y0, steps = problem.times[0], problem.y0, problem.steps
+    slope = problem.field(t0, y0, problem.args)
+    if steps.first_step is not None:
+        h = steps.first_step
+    else:
+        scale = jax.tree.map(lambda y: steps.atol + steps.rtol * jnp.abs(y), y0)
+
+        def size(x):
+            return steps.norm(jax.tree.map(lambda x, s: x / s, x, scale))
+
+        d0, d1 = size(y0), size(slope)
+        tiny = (d0 < 1e-5) | (d1 < 1e-5)
+        h0 = jnp.where(tiny, 1e-6, 0.01 * d0 / jnp.where(tiny, 1, d1)).astype(t0.dtype)
+        h0 = jnp.minimum(h0, problem.span)
+        step = problem.direction * h0
+        ahead = problem.field(t0 + step, combine(y0, step, [1.0], [slope]), problem.args)
+        d2 = size(jax.tree.map(jnp.subtract, ahead, slope)) / jnp.where(h0 > 0, h0, 1)
+        worst = jnp.maximum(d1, d2)
+        h1 = jnp.where(worst > 1e-15, (0.01 / jnp.where(worst > 1e-15, worst, 1)) ** (1 / (problem.pair.order + 1)), 0)
+        h1 = jnp.where(worst > 1e-15, h1, jnp.maximum(1e-6, h0 * 1e-3)).astype(t0.dtype)
+        h = jnp.minimum(100 * h0, h1)
+    # A field that is not finite gives no length; the first step will find out and say so.
+    h = jnp.where(jnp.isfinite(h) & (h > 0), jnp.minimum(h, problem.span), problem.span / 20).astype(t0.dtype)
+    outputs = None
+    if problem.times.shape[0] > 2:
+        outputs = jax.tree.map(lambda y: jnp.broadcast_to(y, (problem.times.shape[0], *y.shape)), y0)
+    zero = jnp.zeros((), jnp.int32)
+    return _Lane(t0, y0, slope, h, outputs, t0 == problem.times[-1], zero, zero, zero)
+
+
+def _stages(problem: _Problem, y: PyTree, t: Array, step: Array, slope: PyTree | None) -> tuple[list[PyTree], PyTree]:
+    """The slopes k_i of a step from (t, y), and where it ends. Without the first slope it is computed."""
+    pair = problem.pair
+    ks = []
+    for i, (c, row) in enumerate(pair.rows):
+        if i == 0 and slope is not None:
+            ks.append(slope)
+        else:
+            ks.append(problem.field(t + c * step, combine(y, step, row, ks), problem.args))
+    return ks, combine(y, step, pair.weights, ks)
+
+
+def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Float[Array, ""]]:
+    """Try a step: the lane after it, and the step taken, 0 where it was rejected or there was none to take."""
+    steps, pair = problem.steps, problem.pair
+    end = problem.times[-1]
+    left = jnp.abs(end - lane.t)
+    # A last step may stretch by a hair, so that none is left over by rounding.
+    last = lane.h >= left * (1 - 1e-5)
+    length = jnp.where(last, left, lane.h)
+    step = problem.direction * length
+    ks, y1 = _stages(problem, lane.y, lane.t, step, lane.slope if pair.fsal else None)
+    t1 = jnp.where(last, end, lane.t + step)
+
+    error = combine(None, step, pair.error, ks)
+    scaled = jax.tree.map(
+        lambda e, a, b: e / (steps.atol + steps.rtol * jnp.maximum(jnp.abs(a), jnp.abs(b))), error, lane.y, y1
+    )
+    ratio = steps.norm(scaled)
+    # The error too: a slope at the end that is not finite shows nowhere else.
+    finite = all_finite((y1, error))
+    keep = finite & (ratio < 1) & ~lane.done
+    factor = _SAFETY * jnp.where(ratio > 0, ratio, 1) ** (-1 / pair.order)
+    factor = jnp.where(ratio == 0, _GROW, factor)
+    factor = jnp.clip(jnp.where(finite, factor, _SHRINK), jnp.where(keep, 1, _SHRINK), _GROW)
+    h = (length * factor.astype(length.dtype)).astype(length.dtype)
+
+    eps = jnp.finfo(lane.t.dtype).eps
+    stuck = ~keep & ~lane.done & (h <= 16 * eps * jnp.maximum(jnp.abs(lane.t), 1e-6 * problem.span))
+    why = jnp.where(finite, Status.STEP_UNDERFLOW.value, Status.NOT_FINITE.value)
+    outputs = lane.outputs
+    if outputs is not None:
+        outputs = jax.tree.map(
+            lambda out, new: jnp.where(expand(_inside(problem, lane.t, t1) & keep, out), new, out),
+            outputs,
+            _dense(problem, lane.y, lane.t, step, ks),
+        )
+    after = _Lane(
+        t=jnp.where(keep, t1, lane.t),
+        y=_where(keep, y1, lane.y),
+        slope=_where(keep, ks[-1], lane.slope) if pair.fsal else lane.slope,
+        h=jnp.where(lane.done, lane.h, h),
+        outputs=outputs,
+        done=lane.done | stuck | (keep & last),
+        cause=jnp.where(stuck, why, lane.cause).astype(lane.cause.dtype),
+        accepted=lane.accepted + keep.astype(jnp.int32),
+        rejected=lane.rejected + (~keep & ~lane.done).astype(jnp.int32),
+    )
+    return after, jnp.where(keep, t1 - lane.t, 0)
+
+
+def _inside(problem: _Problem, t: Array, t1: Array) -> Bool[Array, " times"]:
+    """The output times in (t, t1]."""
+    d = problem.direction
+    return (d * problem.times > d * t) & (d * problem.times <= d * t1)
+
+
+def _dense(problem: _Problem, y: PyTree, t: Array, step: Array, ks: list[PyTree]) -> PyTree:
+    """The states at all output times by the polynomial of this step, which holds for those inside it."""
+    theta = (problem.times - t) / jnp.where(step == 0, 1, step)
+    # Far outside, powers of theta could overflow.
+    theta = jnp.clip(theta, 0, 1)
+    dense = jnp.asarray(problem.pair.dense, theta.dtype)
+    powers = itertools.accumulate([theta] * dense.shape[1], jnp.multiply)
+    weights = step * jnp.stack(list(powers), axis=1) @ dense.T
+
+    def leaf(y, *k):
+        return y + jnp.tensordot(weights.astype(y.dtype), jnp.stack(k), axes=1)
+
+    return jax.tree.map(leaf, y, *ks)
+
+
+def _finish(problem: _Problem, lane: _Lane) -> Outcome:
+    reached_end = lane.t == problem.times[-1]
+    status = jnp.where(reached_end, Status.SUCCESS.value, Status.MAX_STEPS.value)
+    status = jnp.where(lane.cause != Status.SUCCESS, lane.cause, status)
+    states = lane.outputs
+    if states is None:
+        states = jax.tree.map(lambda a, b: jnp.stack([a, b]), problem.y0, lane.y)
+    tried = lane.accepted + lane.rejected
+    stages, once = len(problem.pair.rows), 1 + (problem.steps.first_step is None)
+    # Where there is nowhere to go, the slope at the start is all that was looked at.
+    evaluations = once + (stages - problem.pair.fsal) * tried
+    stats = {
+        "num_steps": tried,
+        "num_accepted_steps": lane.accepted,
+        "num_rejected_steps": lane.rejected,
+        "num_evaluations": evaluations,
+    }
+    return Outcome(states, status, lane.t, stats)
+
+
+def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tuple, Any]:
+    """The gradient in y0 and in what is wanted of args, given the gradients of all outputs."""
+    record = inputs[1]
+    if axes is not None and record.starts.ndim == 1:
+        # Many gradients of one solve: each gets the record.
+        starts, taken, states = map_lanes(lambda inputs: inputs[1][-3:], inputs, axes)()
+        record = record._replace(starts=starts, steps=taken, states=states)
+
+    def begin(inputs):
+        problem, _, grads = inputs
+        theta = eqx.filter(problem.args, wanted)
+        adjoint = jax.tree.map(lambda g: g[-1] if problem.times.shape[0] == 2 else jnp.zeros_like(g[-1]), grads)
+        return adjoint, jax.tree.map(jnp.zeros_like, theta)
+
+    def forth(inputs, y, t, step):
+        return _stages(inputs[0], y, t, step, None)[1]
+
+    def back(inputs, carry, y, t, step):
+        problem, _, grads = inputs
+        adjoint, grad_theta = carry
+        theta, rest = eqx.partition(problem.args, wanted)
+        dense = problem.times.shape[0] > 2
+
+        def run(y, theta):
+            at = eqx.tree_at(lambda p: p.args, problem, eqx.combine(theta, rest), is_leaf=lambda x: x is None)
+            ks, y1 = _stages(at, y, t, step, None)
+            return (y1, _dense(at, y, t, step, ks)) if dense else (y1, None)
+
+        _, pull = jax.vjp(run, y, theta)
+        by_outputs = None
+        if dense:
+            here = _inside(problem, t, t + step)
+            by_outputs = jax.tree.map(lambda g: jnp.where(expand(here, g), g, 0), grads)
+        by_y, by_theta = pull((adjoint, by_outputs))
+        return by_y, jax.tree.map(jnp.add, grad_theta, by_theta)
+
+    def end(inputs, carry):
+        problem, _, grads = inputs
+        adjoint, grad_theta = carry
+        at_start = problem.times == problem.times[0]
+        if problem.times.shape[0] == 2:
+            at_start = jnp.array([True, False])
+        here = jax.tree.map(lambda g: jnp.sum(jnp.where(expand(at_start, g), g, 0), axis=0), grads)
+        return jax.tree.map(jnp.add, adjoint, here), grad_theta
+
+    carry = map_lanes(begin, inputs, axes)()
+    carry = walk_back(
+        record, carry, map_lanes(forth, inputs, axes), map_lanes(back, inputs, axes), lanes=axes is not None
+    )
+    out = map_lanes(end, inputs, axes)(carry)
+    return out, jax.tree.map(lambda _: True, out)
+
+
+def _where(condition, new, old):
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)

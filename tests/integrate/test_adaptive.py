@@ -1,0 +1,113 @@
+"""The loop of adaptive explicit steps: its gradient over few and many steps, and solves side by side."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neuralgde as gde
+from problems import small_graph
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+class Pendulums(eqx.Module):
+    """x'' = -w^2 sin x on every node, driven a little: long solves that neither settle nor blow up."""
+
+    frequency: jax.Array | np.ndarray
+
+    def __call__(self, t, z, graph):
+        x, v = z[:, :1], z[:, 1:]
+        return jnp.concatenate([v, -(self.frequency**2) * jnp.sin(x) + 0.1 * jnp.cos(t)], axis=1)
+
+
+GRAPH = small_graph()
+Z0 = np.random.default_rng(2).standard_normal((6, 2))
+PENDULUMS = Pendulums(np.asarray(2.0))
+
+
+def solve(field, z0, times, rtol=1e-6, **options):
+    options = {"solver": "bosh3", "max_steps": 8192, "throw": False, **options}
+    return gde.solve(field, z0, times, GRAPH, rtol=rtol, atol=rtol, **options)
+
+
+@eqx.filter_jit
+def gradients(inputs, rtol, adjoint, solver):
+    def loss(inputs):
+        sol = solve(*inputs, rtol, adjoint=adjoint, solver=solver)
+        return jnp.mean(sol.states**2), sol.stats["num_steps"]
+
+    return eqx.filter_grad(loss, has_aux=True)(inputs)
+
+
+@pytest.mark.parametrize(
+    ("rtol", "least", "most"),
+    [(1e-3, 10, 32), (1e-5, 64, 1000), (2e-9, 1500, 4000)],
+    ids=["all states kept", "some thinned out", "some computed twice"],
+)
+def test_the_gradient_goes_back_over_any_number_of_steps(rtol, least, most):
+    inputs = jax.tree.map(jnp.asarray, (PENDULUMS, Z0, np.linspace(0.0, 5.0, 4)))
+    found, count = gradients(inputs, rtol, "checkpoint", "bosh3")
+    exact, _ = gradients(inputs, 1e-10, "checkpoint", "dopri8")
+    assert least <= count <= most
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(exact), strict=True):
+        np.testing.assert_allclose(a, b, atol=200 * rtol)
+
+
+@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.3, 0.3, -0.5), (0.0, 0.0, 0.5)])
+def test_gradients_in_times(times):
+    times = jnp.asarray(times)
+
+    @jax.jit
+    def loss(times):
+        return jnp.sum(jnp.sin(solve(PENDULUMS, Z0, times, 1e-9, solver="dopri5").states))
+
+    found = jax.grad(loss)(times)
+    # Only the last time can move both ways and leave the others in order.
+    step = jnp.zeros_like(times).at[-1].set(1e-5)
+    np.testing.assert_allclose(found[-1], (loss(times + step) - loss(times - step)) / 2e-5, atol=1e-5)
+    # All times later by the same: the field depends on t, so that this changes the solution.
+    np.testing.assert_allclose(found.sum(), (loss(times + 1e-5) - loss(times - 1e-5)) / 2e-5, atol=1e-5)
+
+
+def test_side_by_side_as_alone():
+    times = jnp.linspace(0.0, 2.0, 5)
+    fields = Pendulums(jnp.array([0.5, 2.0, 9.0]))
+
+    @eqx.filter_jit
+    def run(field, z0):
+        def loss(inputs):
+            sol = solve(*inputs, times)
+            return jnp.mean(sol.states**2), sol
+
+        (_, sol), grads = eqx.filter_value_and_grad(loss, has_aux=True)((field, z0))
+        return sol, grads
+
+    sol, grads = eqx.filter_vmap(run, in_axes=(eqx.if_array(0), None))(fields, jnp.asarray(Z0))
+    assert len(set(sol.stats["num_steps"].tolist())) == 3
+    z0 = jnp.asarray(Z0)
+    for i, frequency in enumerate(fields.frequency):
+        alone, grads_alone = run(Pendulums(frequency), z0)
+        assert sol.stats["num_steps"][i] == alone.stats["num_steps"]
+        np.testing.assert_allclose(sol.states[i], alone.states, atol=1e-12)
+        np.testing.assert_allclose(grads[0].frequency[i], grads_alone[0].frequency, atol=1e-12)
+        np.testing.assert_allclose(grads[1][i], grads_alone[1], atol=1e-12)
+
+    def total(z0):
+        sol = eqx.filter_vmap(lambda field: solve(field, z0, times).states)(fields)
+        return jnp.mean(sol**2)
+
+    # The gradient of many is the mean of theirs.
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(z0), grads[1].mean(0), atol=1e-12)
+
+
+def test_jacobians_share_one_solve():
+    def end(z0):
+        return solve(PENDULUMS, z0, (0.0, 1.0), 1e-9).states[-1].ravel()[:3]
+
+    z0 = jnp.asarray(Z0)
+    jacobian = jax.jit(jax.jacrev(end))(z0)
+    _, pull = jax.vjp(end, z0)
+    for row, unit in zip(jacobian, jnp.eye(3), strict=True):
+        np.testing.assert_allclose(row, pull(unit)[0], atol=1e-12)
