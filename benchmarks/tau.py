@@ -54,7 +54,7 @@ def works(quick: bool) -> list[Work]:
             ),
             (Bar(None, (EXACT,)), Bar(None, (PEER_EXACT,))),
             partial(least, many),
-            value_tolerance=0.1 if quick else 0.03,
+            value_tolerance=0.1 if quick else 0.06,
             gradient_tolerance=0.0,
             rounds=3,
         ),
