@@ -37,7 +37,7 @@ def mape_table(result: Result, settings: Sequence[str]) -> Table:
     table = _table_over(settings, "MAPE in percent; it explodes where the truth crosses zero")
     for model in _models(result, settings[0]):
         rows = [result.find(model, setting, "mape") for setting in settings]
-        table.add_row(model, *(f"{row.mean:.3g}" for row in rows))
+        table.add_row(model, *(f"{row.mean:.3g}" if row.mean >= 1 else f"{row.mean:.2f}" for row in rows))
         if any(row.paper is not None for row in rows):
             paper = ("" if row.paper is None else f"{row.paper:.3g}" for row in rows)
             table.add_row("  paper", *paper, style="dim")
