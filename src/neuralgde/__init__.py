@@ -11,7 +11,7 @@ _HOMES = {
         "GADE", "GCDE", "GMDE", "ContinuousGNN", "DepthVarying", "HamiltonianField", "LearnedAugment", "ResidualGNN",
         "SecondOrder", "WithInputs", "WithTime", "ZeroAugment",
     ),
-    "integrate": ("Solution", "SolveConfig", "Status", "solve"),
+    "integrate": ("Solution", "SolveConfig", "Status", "solve", "solve_sde"),
     "model": ("NeuralGDE",),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip

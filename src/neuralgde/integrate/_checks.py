@@ -64,6 +64,11 @@ def check_steps(solver, dt0, first_step, max_steps) -> None:
             f"dt0: {name} has no error estimate, so its step cannot adapt. Give a fixed step dt0=…, or take a solver "
             "that adapts, such as 'tsit5'."
         )
+    check_positive(dt0, first_step, max_steps)
+
+
+def check_positive(dt0, first_step, max_steps) -> None:
+    """What all solves ask of their steps."""
     if dt0 is not None and first_step is not None:
         raise InputError("first_step: only adaptive steps have one, and dt0 asks for fixed steps. Give one of the two.")
     for label, value in (("dt0", dt0), ("first_step", first_step)):

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 
 from .._errors import SolveError
@@ -14,15 +15,19 @@ def raise_or_return(sol: Solution, field, max_steps: int) -> Solution:
     if isinstance(sol.status, Tracer):
         causes = [status for status in Status if status != Status.SUCCESS]
         messages = [describe(status, max_steps=max_steps) for status in causes]
-        states = eqx.branched_error_if(
-            sol.states, sol.status != Status.SUCCESS, jnp.maximum(sol.status, 1) - 1, messages
-        )
+        worst = jnp.max(sol.status)
+        states = eqx.branched_error_if(sol.states, worst != Status.SUCCESS, jnp.maximum(worst, 1) - 1, messages)
         return eqx.tree_at(lambda s: s.states, sol, states)
-    status = Status(int(sol.status))
+    statuses = np.ravel(sol.status)
+    first = int(np.flatnonzero(statuses)[0]) if statuses.any() else 0
+    status = Status(int(statuses[first]))
     if status == Status.SUCCESS:
         return sol
-    reached = None if isinstance(sol.reached, Tracer) else float(jnp.ravel(sol.reached)[0])
+    # A joint batch has one status and stops all samples at the same place, so the first tells of all.
+    reached = None if isinstance(sol.reached, Tracer) else float(np.ravel(sol.reached)[first])
     where = "" if reached is None or status in (Status.BAD_STATE, Status.BAD_TIMES) else f" after t = {reached:.6g}"
+    if statuses.size > 1:
+        where = f" in trajectory {first} of the batch{where}"
     message = describe(status, max_steps=max_steps, where=where)
     if bad := _first_bad_parameter(field):
         message += f" The field's parameter {bad} is not finite."
