@@ -8,11 +8,11 @@ _HOMES = {
     "_errors": ("CheckpointError", "InputError", "SolveError"),
     "graph": ("Graph", "GraphStream"),
     "field": (
-        "GADE", "GCDE", "GMDE", "ContinuousGNN", "DepthVarying", "HamiltonianField", "LearnedAugment", "ResidualGNN",
-        "SecondOrder", "WithInputs", "WithTime", "ZeroAugment",
+        "GADE", "GCDE", "GMDE", "ContinuousGNN", "DepthVarying", "GSDEField", "HamiltonianField", "LearnedAugment",
+        "ResidualGNN", "SecondOrder", "WithInputs", "WithTime", "ZeroAugment",
     ),
     "integrate": ("Solution", "SolveConfig", "Status", "solve", "solve_sde"),
-    "model": ("NeuralGDE",),
+    "model": ("NeuralGDE", "NeuralGSDE"),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip
 _SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "model", "nn", "report", "simulate", "train")

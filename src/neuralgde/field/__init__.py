@@ -7,6 +7,7 @@ from ._depth import DepthVarying as DepthVarying
 from ._gade import GADE as GADE
 from ._gcde import GCDE as GCDE
 from ._gmde import GMDE as GMDE
+from ._gsde import GSDEField as GSDEField
 from ._hamiltonian import HamiltonianField as HamiltonianField
 from ._inputs import LinearInputs as LinearInputs
 from ._inputs import WithInputs as WithInputs

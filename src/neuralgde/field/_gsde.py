@@ -1,0 +1,67 @@
+"""The paper's network for drift and diffusion of neural graph stochastic differential equations."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._errors import InputError
+from .._types import Time
+from ..graph import Graph
+from ..nn import GAT, GCN
+from ._checks import check_state, check_widths
+
+
+class GSDEField(eqx.Module):
+    """GCN ∘ σ ∘ GAT ∘ σ ∘ GCN: convolution, attention, convolution, from widths[0] features to widths[3].
+
+    With `final_activation=jax.nn.sigmoid` it is the diffusion, which is then positive; without one, the drift.
+    """
+
+    first: GCN
+    middle: GAT
+    last: GCN
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+    final_activation: Callable[[Array], Array] | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        widths: tuple[int, int, int, int] = (1, 3, 3, 1),
+        heads: int = 1,
+        *,
+        key: PRNGKeyArray,
+        activation: Callable[[Array], Array] = jax.nn.tanh,
+        final_activation: Callable[[Array], Array] | None = None,
+    ):
+        a, b, c, d = check_widths(widths, "GSDEField", length=4)
+        if heads < 1:
+            raise InputError(f"heads: expected 1 or more, got {heads}.")
+        k_first, k_middle, k_last = jax.random.split(key, 3)
+        self.first = GCN(a, b, key=k_first)
+        self.middle = GAT(b, c, heads=heads, key=k_middle)
+        self.last = GCN(heads * c, d, key=k_last)
+        self.activation = activation
+        self.final_activation = final_activation
+
+    def prepare(self, graph: Graph) -> Graph:
+        """The graph, carrying the operator that the convolutions multiply by."""
+        return self.first.prepare(graph)
+
+    def __call__(self, t: Time, z: Float[Array, "nodes in"], graph: Graph) -> Float[Array, "nodes out"]:
+        del t
+        # The convolutions share one operator: without this, each of them would normalise the graph for itself.
+        graph = self.prepare(graph)
+        hidden = self.activation(self.middle(self._attended(z, graph), graph))
+        out = self.last(hidden, graph)
+        return out if self.final_activation is None else self.final_activation(out)
+
+    def attention(self, t: Time, z: Float[Array, "nodes in"], graph: Graph) -> tuple[Float[Array, "slots heads"], ...]:
+        """The attention of the middle layer at this state: a weight per edge and head, self loops last."""
+        del t
+        return (self.middle.attention(self._attended(z, graph), graph),)
+
+    def _attended(self, z: Array, graph: Graph) -> Array:
+        """What the attention layer is given."""
+        check_state(z, self.first.weight.shape[0], graph, "GSDEField")
+        return self.activation(self.first(z, graph))
