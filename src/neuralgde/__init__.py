@@ -12,7 +12,7 @@ _HOMES = {
         "ResidualGNN", "SecondOrder", "WithInputs", "WithTime", "ZeroAugment",
     ),
     "integrate": ("Solution", "SolveConfig", "Status", "solve", "solve_sde"),
-    "model": ("NeuralGDE", "NeuralGSDE"),
+    "model": ("GraphEncoder", "KLSchedule", "LatentGDE", "NeuralGDE", "NeuralGSDE", "TCNEncoder"),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip
 _SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "model", "nn", "report", "simulate", "train")

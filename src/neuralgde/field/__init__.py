@@ -8,6 +8,7 @@ from ._gade import GADE as GADE
 from ._gcde import GCDE as GCDE
 from ._gmde import GMDE as GMDE
 from ._gsde import GSDEField as GSDEField
+from ._gsde import evaluate_pair as evaluate_pair
 from ._hamiltonian import HamiltonianField as HamiltonianField
 from ._inputs import LinearInputs as LinearInputs
 from ._inputs import WithInputs as WithInputs

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import InputError
@@ -11,6 +12,7 @@ from .._types import Time
 from ..graph import Graph
 from ..nn import GAT, GCN
 from ._checks import check_state, check_widths
+from ._protocol import Field
 
 
 class GSDEField(eqx.Module):
@@ -50,18 +52,37 @@ class GSDEField(eqx.Module):
 
     def __call__(self, t: Time, z: Float[Array, "nodes in"], graph: Graph) -> Float[Array, "nodes out"]:
         del t
-        # The convolutions share one operator: without this, each of them would normalise the graph for itself.
-        graph = self.prepare(graph)
-        hidden = self.activation(self.middle(self._attended(z, graph), graph))
-        out = self.last(hidden, graph)
-        return out if self.final_activation is None else self.final_activation(out)
+        return self._finish(self._network(z, graph))
 
     def attention(self, t: Time, z: Float[Array, "nodes in"], graph: Graph) -> tuple[Float[Array, "slots heads"], ...]:
         """The attention of the middle layer at this state: a weight per edge and head, self loops last."""
         del t
         return (self.middle.attention(self._attended(z, graph), graph),)
 
+    def _network(self, z: Array, graph: Graph) -> Array:
+        # The convolutions share one operator: without this, each of them would normalise the graph for itself.
+        graph = self.prepare(graph)
+        return self.last(self.activation(self.middle(self._attended(z, graph), graph)), graph)
+
+    def _finish(self, out: Array) -> Array:
+        return out if self.final_activation is None else self.final_activation(out)
+
     def _attended(self, z: Array, graph: Graph) -> Array:
         """What the attention layer is given."""
         check_state(z, self.first.weight.shape[0], graph, "GSDEField")
         return self.activation(self.first(z, graph))
+
+
+def evaluate_pair(drift: Field, diffusion: Field, t: Time, z: Array, graph: Graph) -> tuple[Array, Array]:
+    """(drift, diffusion) at one state; networks of one shape as one with twice the weights, which saves many calls."""
+    if not (isinstance(drift, GSDEField) and isinstance(diffusion, GSDEField)) or not _alike(drift, diffusion):
+        return drift(t, z, graph), diffusion(t, z, graph)
+    pairs = zip(jax.tree.leaves(drift), jax.tree.leaves(diffusion), strict=True)
+    together = jax.tree.unflatten(jax.tree.structure(drift), [jnp.stack(pair) for pair in pairs])
+    f, g = eqx.filter_vmap(lambda net: net._network(z, graph))(together)
+    return drift._finish(f), diffusion._finish(g)
+
+
+def _alike(first: GSDEField, second: GSDEField) -> bool:
+    shapes = [[leaf.shape for leaf in jax.tree.leaves(net)] for net in (first, second)]
+    return shapes[0] == shapes[1] and first.activation == second.activation

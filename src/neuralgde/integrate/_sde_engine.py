@@ -214,8 +214,7 @@ def run(
 
 def along(paths: BrownianPath, times: Float[Array, "points batch"]) -> Float[Array, "points batch ..."]:
     """Each trajectory's noise at its times."""
-    each = eqx.filter_vmap(lambda path, t: path(t))
-    return jnp.stack([each(paths, t) for t in times])
+    return jax.vmap(lambda t: eqx.filter_vmap(lambda path, t: path(t))(paths, t))(times)
 
 
 def advance(equation: Equation, z: Array, bounds: Array, noise: Array, steps: Steps) -> Array:
@@ -240,8 +239,14 @@ def _fixed_step(equation, z, bounds, noise, steps):
 
 def _adaptive_step(equation, z, bounds, noise, steps):
     """Two halves, and their difference from the whole as a share of what is allowed."""
-    new = advance(equation, z, bounds, noise, steps)
-    whole = advance(equation, z, bounds[::2], noise[::2], steps)
+
+    def from_start(end, noise_there):
+        inc = Forwards(equation, end - bounds[0], noise_there - noise[0])
+        return take_step(z, bounds[0], end, inc, steps)
+
+    # Mapped over the two, so that what both do at the start is done once.
+    half, whole = jax.vmap(from_start)(bounds[1:], noise[1:])
+    new = advance(equation, half, bounds[1:], noise[1:], steps)
     error = (new - whole) / (steps.atol + steps.rtol * jnp.maximum(jnp.abs(z), jnp.abs(new)))
     if steps.mask is None:
         return new, jax.vmap(lambda e: MaskedRMS(None, False)(e))(error)

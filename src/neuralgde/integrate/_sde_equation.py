@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from ..field import evaluate_pair
 from ..graph import Graph
 from ._control import expand
 
@@ -21,24 +22,24 @@ class Equation(eqx.Module):
     ito: bool = eqx.field(static=True)
     componentwise: bool = eqx.field(static=True)
 
-    def f(self, t: Array, z: Array) -> Array:
-        def one(t, z, graph):
-            f = self.drift(t, z, graph)
-            return f - self._correction(t, z, graph) if self.ito else f
+    def f_and_g(self, t: Array, z: Array) -> tuple[Array, Array]:
+        def both(t, z, graph):
+            f, g = evaluate_pair(self.drift, self.diffusion, t, z, graph)
+            return (f - self._correction(t, z, graph) if self.ito else f), g
 
-        return self._each(one, t, z)
+        return self._each(both, t, z)
 
     def g(self, t: Array, z: Array) -> Array:
         return self._each(self.diffusion, t, z)
 
-    def _each(self, field: Callable[..., Array], t: Array, z: Array) -> Array:
+    def _each(self, field: Callable[..., Any], t: Array, z: Array) -> Any:
         if self.graph is None:
             return jax.vmap(lambda t, z: field(t, z, None))(t, z)
         own = 0 if self.graph.senders.ndim == 2 else None
         out = eqx.filter_vmap(field, in_axes=(0, 0, own))(t, z, self.graph)
         # Absent nodes stay as they are, so that nothing they might become can reach the others.
-        mask = jnp.broadcast_to(self.graph.node_mask, z.shape[:2])
-        return jnp.where(expand(mask, out), out, 0)
+        mask = expand(jnp.broadcast_to(self.graph.node_mask, z.shape[:2]), z)
+        return jax.tree.map(lambda x: jnp.where(mask, x, 0), out)
 
     def _correction(self, t: Array, z: Array, graph: Graph | None) -> Array:
         """(1/2) g_i dg_i/dz_i, the difference between Ito's drift and Stratonovich's."""
@@ -62,14 +63,16 @@ class Forwards(eqx.Module):
     h: Array
     dw: Array
 
-    def drift(self, t: Array, y: Array) -> Array:
-        return self.equation.f(t, y) * expand(self.h, y)
+    def both(self, t: Array, y: Array) -> tuple[Array, Array]:
+        f, g = self.equation.f_and_g(t, y)
+        return f * expand(self.h, y), g * self.dw
+
+    def total(self, t: Array, y: Array) -> Array:
+        drift, noise = self.both(t, y)
+        return drift + noise
 
     def noise(self, t: Array, y: Array) -> Array:
         return self.equation.g(t, y) * self.dw
-
-    def both(self, t: Array, y: Array) -> Array:
-        return self.drift(t, y) + self.noise(t, y)
 
     def noise_squared(self, t: Array, y: Array) -> Array:
         """Milstein's (1/2) g_i dg_i/dz_i dw_i^2: where g_i depends on z_i alone, one derivative along g has all."""
@@ -89,20 +92,21 @@ class Adjoint(eqx.Module):
     h: Array
     dw: Array
 
-    def drift(self, t: Array, y: PyTree) -> PyTree:
-        return self._pull("drift", t, y)
+    def both(self, t: Array, y: PyTree) -> tuple[PyTree, PyTree]:
+        z, adjoint, _ = y
+        (drift, noise), pull = jax.vjp(lambda *at: self._forwards(at[1]).both(t, at[0]), z, self.theta)
+        still = jnp.zeros_like(adjoint)
+        return (drift, *pull((-adjoint, still))), (noise, *pull((still, -adjoint)))
+
+    def total(self, t: Array, y: PyTree) -> PyTree:
+        z, adjoint, _ = y
+        dz, pull = jax.vjp(lambda *at: self._forwards(at[1]).total(t, at[0]), z, self.theta)
+        return dz, *pull(-adjoint)
 
     def noise(self, t: Array, y: PyTree) -> PyTree:
-        return self._pull("noise", t, y)
-
-    def both(self, t: Array, y: PyTree) -> PyTree:
-        return self._pull("both", t, y)
-
-    def _pull(self, name: str, t: Array, y: PyTree) -> Any:
         z, adjoint, _ = y
-
-        def increment(z, theta):
-            return getattr(Forwards(eqx.combine(theta, self.rest), self.h, self.dw), name)(t, z)
-
-        dz, pull = jax.vjp(increment, z, self.theta)
+        dz, pull = jax.vjp(lambda *at: self._forwards(at[1]).noise(t, at[0]), z, self.theta)
         return dz, *pull(-adjoint)
+
+    def _forwards(self, theta: PyTree) -> Forwards:
+        return Forwards(eqx.combine(theta, self.rest), self.h, self.dw)

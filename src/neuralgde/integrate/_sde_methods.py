@@ -1,36 +1,38 @@
 """One step of each method for dz = f dt + g ∘ dW, written for the increments f Δt and g ΔW."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 from jaxtyping import Array, PyTree
 
 
+@runtime_checkable
 class Increments(Protocol):
-    """What a method may ask of an equation on a step: the drift's increment, the noise's, and both added up."""
+    """What a method may ask of an equation on a step: the increments of drift and noise, their sum, the noise's."""
 
-    def drift(self, t: Array, y: PyTree) -> PyTree: ...
+    def both(self, t: Array, y: PyTree) -> tuple[PyTree, PyTree]: ...
+    def total(self, t: Array, y: PyTree) -> PyTree: ...
     def noise(self, t: Array, y: PyTree) -> PyTree: ...
-    def both(self, t: Array, y: PyTree) -> PyTree: ...
 
 
 def _euler_heun(start: Array, end: Array, y: PyTree, inc: Increments) -> PyTree:
-    noise = inc.noise(start, y)
+    drift, noise = inc.both(start, y)
     later = inc.noise(end, _add(y, noise))
-    return _add(y, inc.drift(start, y), _mean(noise, later))
+    return _add(y, drift, _mean(noise, later))
 
 
 def _heun(start: Array, end: Array, y: PyTree, inc: Increments) -> PyTree:
-    first = inc.both(start, y)
-    return _add(y, _mean(first, inc.both(end, _add(y, first))))
+    first = inc.total(start, y)
+    return _add(y, _mean(first, inc.total(end, _add(y, first))))
 
 
 def _midpoint(start: Array, end: Array, y: PyTree, inc: Increments) -> PyTree:
-    middle = jax.tree.map(lambda y, dy: y + dy / 2, y, inc.both(start, y))
-    return _add(y, inc.both(start + (end - start) / 2, middle))
+    middle = jax.tree.map(lambda y, dy: y + dy / 2, y, inc.total(start, y))
+    return _add(y, inc.total(start + (end - start) / 2, middle))
 
 
+@runtime_checkable
 class ComponentwiseIncrements(Increments, Protocol):
     """As above, and Milstein's correction."""
 
@@ -39,7 +41,7 @@ class ComponentwiseIncrements(Increments, Protocol):
 
 def _milstein(start: Array, end: Array, y: PyTree, inc: ComponentwiseIncrements) -> PyTree:
     del end
-    return _add(y, inc.both(start, y), inc.noise_squared(start, y))
+    return _add(y, inc.total(start, y), inc.noise_squared(start, y))
 
 
 class Method(NamedTuple):

@@ -1,0 +1,102 @@
+"""A guard against collapse: a posterior that says nothing, or noise that has gone."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import ArrayLike, PRNGKeyArray
+
+from .._errors import InputError
+from ..graph import GraphStream
+from ._latent import LatentGDE
+
+# Below these a part counts as collapsed: nats of a number's divergence, spread of its posterior mean over windows, and
+# size of the diffusion.
+LEAST_KL = 0.01
+LEAST_SPREAD = 0.1
+LEAST_DIFFUSION = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class CollapseReport:
+    """What a trained latent model makes of its window and of its noise.
+
+    - `kl`: divergence from the prior, in nats, of each number in the initial state, a mean over the windows.
+    - `active_share`: the share of these numbers whose posterior differs from the prior and from window to window.
+    - `diffusion`: root mean square of the diffusion along the trajectories; None for a deterministic decoder.
+    - `noise_share`: the share of the variance at the last time that the noise along the way makes, not the start.
+    """
+
+    kl: np.ndarray
+    active_share: float
+    diffusion: float | None
+    noise_share: float | None
+
+    @property
+    def posterior_collapsed(self) -> bool:
+        return self.active_share == 0
+
+    @property
+    def noise_collapsed(self) -> bool:
+        return self.diffusion is not None and not self.diffusion > LEAST_DIFFUSION
+
+    @property
+    def message(self) -> str:
+        """One sentence a collapse, and what usually helps; empty where there is none."""
+        parts = []
+        if self.posterior_collapsed:
+            parts.append(
+                f"posterior collapse: no initial value differs from the prior by {LEAST_KL} nats and between windows. "
+                "Lower the weight of the divergence, or raise it later (KLSchedule)."
+            )
+        if self.noise_collapsed:
+            parts.append(
+                f"noise collapse: the diffusion is {self.diffusion:.2g}, the decoder is deterministic. Lower the scale "
+                "of the observation noise, or train on several samples."
+            )
+        return " ".join(parts)
+
+
+def collapse_report(
+    model: LatentGDE, streams: GraphStream, times: ArrayLike, *, key: PRNGKeyArray, samples: int = 16
+) -> CollapseReport:
+    """Look into a model with a batch of two windows or more, from `GraphStream.stack`."""
+    if streams.times.ndim != 2 or streams.times.shape[0] < 2:
+        raise InputError("streams: expected two windows or more, stacked: what differs between them is what counts.")
+    k_start, k_path = jax.random.split(key)
+    found = eqx.filter_jit(lambda m, s: m(s, times, key=k_start, samples=samples))(model, streams)
+    kl = np.asarray(jnp.mean(found.posterior.kl_to_standard(), axis=0))
+    spread = np.asarray(jnp.std(found.posterior.mean, axis=0))
+    present = np.asarray(model.last_graph(streams).node_mask).any(axis=0)[:, None]
+    active = np.logical_and(kl > LEAST_KL, spread > LEAST_SPREAD)
+    share = float(np.mean(active, where=np.broadcast_to(present, kl.shape)))
+    if model.diffusion is None:
+        return CollapseReport(kl, share, None, None)
+
+    diffusion = model.diffusion
+
+    @eqx.filter_jit
+    def size(diffusion, states, graph):
+        along = eqx.filter_vmap(diffusion, in_axes=(0, 0, None))
+        over_windows = eqx.filter_vmap(along, in_axes=(0, 0, 0))
+        g = eqx.filter_vmap(over_windows, in_axes=(None, 0, None))(found.times, states, graph)
+        return jnp.sqrt(jnp.mean(jnp.where(graph.node_mask[:, None, :, None], g**2, 0)))
+
+    # The posterior shrunk to its mean: what spread is left, the noise has made.
+    certain = eqx.tree_at(lambda m: m.encoder, model, _AtMean(model.encoder))
+    from_mean = eqx.filter_jit(lambda m, s: m(s, times, key=k_path, samples=samples))(certain, streams)
+    total, own = (float(jnp.mean(jnp.var(p.states[..., -1, :, :], axis=0))) for p in (found, from_mean))
+    graph = model.last_graph(streams)
+    return CollapseReport(kl, share, float(size(diffusion, found.states, graph)), own / max(total, 1e-30))
+
+
+class _AtMean(eqx.Module):
+    """An encoder whose posterior has (all but) no spread."""
+
+    encoder: object
+
+    def __call__(self, stream: GraphStream):
+        posterior = self.encoder(stream)  # pyright: ignore[reportCallIssue]
+        return posterior._replace(scale=jnp.full_like(posterior.scale, 1e-6))
