@@ -69,7 +69,7 @@ def collapse_report(
     found = eqx.filter_jit(lambda m, s: m(s, times, key=k_start, samples=samples))(model, streams)
     kl = np.asarray(jnp.mean(found.posterior.kl_to_standard(), axis=0))
     spread = np.asarray(jnp.std(found.posterior.mean, axis=0))
-    present = np.asarray(model.last_graph(streams).node_mask).any(axis=0)[:, None]
+    present = np.logical_or.reduce(np.asarray(model.last_graph(streams).node_mask))[:, None]
     active = np.logical_and(kl > LEAST_KL, spread > LEAST_SPREAD)
     share = float(np.mean(active, where=np.broadcast_to(present, kl.shape)))
     if model.diffusion is None:

@@ -12,7 +12,8 @@ from ..graph import Graph
 class WithPathKL(eqx.Module):
     """(drift, (1/2) sum over features of ((drift - prior) / diffusion)^2): the last feature adds up the divergence.
 
-    That of the paths from the prior's, by Girsanov's theorem. Stratonovich drifts will do: they differ from Ito's by a term of the diffusion, which cancels.
+    That of the paths from the prior's, by Girsanov's theorem. Stratonovich drifts will do: they differ from Ito's by a
+    term of the diffusion, which cancels.
     """
 
     drift: Field

@@ -1,0 +1,239 @@
+"""NeuralGSDE and the latent model: shapes, masks and irregular windows, the ELBO against exact values, the guard."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neuralgde as gde
+from neuralgde.model import Gaussian, collapse_report
+
+KEY = jax.random.key(0)
+OBSERVED = (0, 2)
+TIMES = (0.0, 0.3, 0.7)
+
+
+def graph():
+    """Two observed nodes, two latent ones between them, edges both ways."""
+    return gde.Graph.from_edges([0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3], num_nodes=4)
+
+
+def window(seed=0, steps=6, missing=()):
+    rng = np.random.default_rng(seed)
+    values = np.full((steps, 4, 1), np.nan)
+    values[:, OBSERVED] = rng.standard_normal((steps, 2, 1))
+    for k, node in missing:
+        values[k, node] = np.nan
+    return gde.GraphStream(-np.sort(rng.uniform(0, 2, steps))[::-1], values.astype(np.float32), graph())
+
+
+def encoder(kind, features=1, **options):
+    if kind == "tcn":
+        return gde.TCNEncoder(4, OBSERVED, features=features, hidden=8, key=KEY, **options)
+    return gde.GraphEncoder(features=features, hidden=8, key=KEY, **options)
+
+
+def model(kind="tcn", sde=True, features=1, **options):
+    nets = gde.NeuralGSDE(features, 3, key=jax.random.key(1))
+    return gde.LatentGDE(
+        encoder(kind, features), nets.drift, nets.diffusion if sde else None, observed=OBSERVED, **options
+    )
+
+
+class Fixed(eqx.Module):
+    """An encoder that has made up its mind."""
+
+    mean: jax.Array
+    scale: jax.Array
+
+    def __call__(self, stream):
+        return Gaussian(self.mean, self.scale)
+
+
+def test_neural_gsde():
+    m = gde.NeuralGSDE(2, 3, heads=2, key=KEY)
+    x = jnp.ones((3, 4, 2))
+    z = jnp.linspace(-30, 30, 8).reshape(4, 2)
+    g = m.diffusion(0.0, z, graph())
+    assert ((g > 0) & (g < 1)).all()
+    assert (m.drift(0.0, z, graph()) < 0).any()
+    states = m(x, TIMES, graph(), key=KEY)
+    assert states.shape == (3, 3, 4, 2)
+    assert np.abs(states[0, -1] - states[1, -1]).max() > 0.01
+    sol = m.solve(x[0], TIMES, graph(), key=KEY)
+    assert int(sol.status) == gde.Status.SUCCESS
+    (weights,) = m.drift.attention(0.0, z, graph())
+    assert weights.shape == (8 + 4, 2)
+
+
+@pytest.mark.parametrize("pair", [(None, jax.nn.sigmoid), (None, None)])
+def test_networks_evaluated_together_give_the_same(pair):
+    from neuralgde.field import evaluate_pair
+
+    keys = jax.random.split(KEY)
+    f, g = (gde.GSDEField((2, 3, 3, 2), final_activation=a, key=k) for a, k in zip(pair, keys, strict=True))
+    z = jax.random.normal(KEY, (4, 2))
+    for found, field in zip(evaluate_pair(f, g, 0.0, z, graph()), (f, g), strict=True):
+        np.testing.assert_allclose(found, field(0.0, z, graph()), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["tcn", "graph"])
+@pytest.mark.parametrize("sde", [True, False])
+def test_one_window_and_a_batch(kind, sde):
+    m = model(kind, sde)
+    one = m(window(), TIMES, key=KEY, samples=5)
+    assert one.states.shape == (5, 3, 4, 1)
+    assert one.observations.shape == (5, 3, 2, 1)
+    np.testing.assert_array_equal(one.observations, one.states[:, :, OBSERVED])
+    assert one.posterior.mean.shape == (4, 1)
+    assert (one.status == gde.Status.SUCCESS).all()
+    assert len({float(x) for x in one.states[:, -1, 0, 0]}) == 5
+
+    streams = [window(0), window(1, steps=4, missing=[(0, 0), (2, 2)])]
+    both = m(gde.GraphStream.stack(streams), TIMES, key=KEY, samples=2)
+    assert both.states.shape == (2, 2, 3, 4, 1)
+    assert both.status.shape == (2, 2)
+    for b, stream in enumerate(streams):
+        np.testing.assert_allclose(both.posterior.mean[b], m.posterior(stream).mean, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["tcn", "graph"])
+def test_encoders_see_times_and_masks_but_no_padding(kind):
+    read = encoder(kind)
+    base = read(window())
+    np.testing.assert_allclose(read(window().pad(9)).mean, base.mean, rtol=1e-4, atol=1e-6)
+    assert np.abs(read(window(missing=[(5, 0)])).mean - base.mean).max() > 1e-4
+    later = eqx.tree_at(lambda s: s.times, window(), window().times * 3)
+    assert np.abs(read(later).mean - base.mean).max() > 1e-4
+    assert (base.scale > 0).all()
+    # A value that was not observed cannot matter.
+    hidden = eqx.tree_at(lambda s: s.values, window(), window().values.at[:, 1].set(7.0))
+    if kind == "tcn":
+        np.testing.assert_array_equal(read(hidden).mean, base.mean)
+
+
+@pytest.mark.usefixtures("x64")
+def test_elbo_is_what_it_says():
+    """A drift of zero and no noise: everything is a normal distribution that can be written down."""
+    mean = jnp.array([[0.5], [0.0], [-1.0], [2.0]])
+    scale = jnp.array([[0.2], [1.0], [0.3], [0.5]])
+    m = gde.LatentGDE(Fixed(mean, scale), lambda t, z, g: 0 * z, observed=OBSERVED, noise_scale=0.7)
+    targets = jnp.array([[[0.1], [0.2]]] * 3)
+    found = m.elbo(window(), TIMES, targets, key=KEY, samples=20_000)
+    expected_square = (targets[0] - mean[jnp.array(OBSERVED)]) ** 2 + scale[jnp.array(OBSERVED)] ** 2
+    likelihood = 3 * jnp.sum(-expected_square / (2 * 0.49) - np.log(0.7) - np.log(2 * np.pi) / 2)
+    kl = jnp.sum((mean**2 + scale**2 - 1) / 2 - jnp.log(scale))
+    np.testing.assert_allclose(found.log_likelihood, likelihood, rtol=0.01)
+    np.testing.assert_allclose(found.kl, kl, rtol=1e-6)
+    np.testing.assert_allclose(found.value, found.log_likelihood - kl, rtol=1e-6)
+    half = m.elbo(window(), TIMES, targets, key=KEY, samples=20_000, kl_weight=0.5)
+    np.testing.assert_allclose(half.value, found.log_likelihood - kl / 2, rtol=1e-6)
+    none = m.elbo(window(), TIMES, targets, jnp.zeros((3, 2, 1), bool), key=KEY)
+    assert float(none.log_likelihood) == 0
+
+
+def test_path_kl_by_girsanov():
+    """Constant drifts a and b with noise s diverge by (a - b)^2 / (2 s^2) per unit of time and node."""
+    start = Fixed(jnp.zeros((4, 1)), jnp.full((4, 1), 0.1))
+
+    def constant(value):
+        return lambda t, z, g: jnp.full_like(z, value)
+
+    m = gde.LatentGDE(start, constant(0.5), constant(0.4), observed=OBSERVED, prior_drift=constant(0.2))
+    found = m(window(), TIMES, key=KEY, samples=3)
+    np.testing.assert_allclose(found.path_kl, 4 * 0.7 * 0.3**2 / (2 * 0.4**2), rtol=1e-4)
+    assert found.states.shape == (3, 3, 4, 1)
+    elbo = m.elbo(window(), TIMES, jnp.zeros((3, 2, 1)), key=KEY)
+    np.testing.assert_allclose(elbo.value, elbo.log_likelihood - elbo.kl - elbo.path_kl, rtol=1e-5)
+
+
+def test_gradients_reach_every_part():
+    m = model("graph", learn_noise=True, prior_drift=gde.GSDEField(key=jax.random.key(5)))
+    streams = gde.GraphStream.stack([window(0), window(1)])
+    targets = jnp.zeros((2, 3, 2, 1))
+
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def grad(m, streams, targets):
+        return -jnp.mean(m.elbo(streams, TIMES, targets, key=KEY, samples=2).value)
+
+    grads = grad(m, streams, targets)
+    for part in (
+        grads.encoder.layers,
+        grads.encoder.tcn,
+        grads.drift,
+        grads.diffusion,
+        grads.prior_drift,
+        grads.log_noise,
+    ):
+        sizes = [float(jnp.abs(x).max()) for x in jax.tree.leaves(part)]
+        assert np.isfinite(sizes).all()
+        assert max(sizes) > 1e-6
+
+
+def test_attention_along_the_solution():
+    m = model()
+    found = m(window(), TIMES, key=KEY)
+    (weights,) = m.attention(found.states[0], found.times, graph())
+    assert weights.shape == (3, 8 + 4, 1)
+    g = graph()
+    arriving = np.zeros((3, 4))
+    for e, receiver in enumerate([*np.asarray(g.receivers), *range(4)]):
+        arriving[:, receiver] += weights[:, e, 0]
+    np.testing.assert_allclose(arriving, 1, rtol=1e-5)
+    with pytest.raises(gde.InputError, match="attention"):
+        gde.LatentGDE(encoder("tcn"), lambda t, z, g: z, observed=OBSERVED).attention(found.states[0], TIMES, graph())
+
+
+def test_the_guard_tells_of_collapse():
+    streams = gde.GraphStream.stack([window(s) for s in range(4)])
+    healthy = collapse_report(model(), streams, TIMES, key=KEY)
+    assert healthy.diffusion > 0.1
+    assert 0 < healthy.noise_share < 1
+    assert not healthy.noise_collapsed
+
+    silent = eqx.tree_at(lambda m: m.encoder, model(), Fixed(jnp.zeros((4, 1)), jnp.ones((4, 1))))
+    quiet = eqx.tree_at(lambda m: m.diffusion, model(), lambda t, z, g: 1e-5 * jnp.ones_like(z))
+    assert collapse_report(silent, streams, TIMES, key=KEY).posterior_collapsed
+    report = collapse_report(quiet, streams, TIMES, key=KEY)
+    assert report.noise_collapsed
+    assert "noise collapse" in report.message
+    assert report.noise_share < 1e-3
+
+    class Far(eqx.Module):
+        """A posterior that depends on the window."""
+
+        def __call__(self, stream):
+            mean = jnp.sum(stream.values, axis=0)
+            return Gaussian(mean + 1.0, jnp.full_like(mean, 0.2))
+
+    sure = collapse_report(eqx.tree_at(lambda m: m.encoder, model(), Far()), streams, TIMES, key=KEY)
+    assert not sure.posterior_collapsed
+    assert sure.active_share == 0.5
+    assert sure.message == ""
+
+
+def test_kl_schedule():
+    schedule = gde.KLSchedule(first=0.1, last=1.1, wait=10, rise=20)
+    np.testing.assert_allclose([float(schedule(s)) for s in (0, 10, 20, 30, 99)], [0.1, 0.1, 0.6, 1.1, 1.1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: gde.LatentGDE(encoder("tcn"), gde.GSDEField(key=KEY), observed=[]), ["observed"]),
+        (lambda: gde.TCNEncoder(4, [0, 4], key=KEY), ["observed", "0..3", "4"]),
+        (lambda: gde.TCNEncoder(4, [0, 0], key=KEY), ["observed", "each once"]),
+        (lambda: model(noise_scale=0.0), ["noise_scale", "0.0"]),
+        (lambda: model(sde=False, prior_drift=gde.GSDEField(key=KEY)), ["prior_drift", "diffusion"]),
+        (lambda: gde.GraphEncoder(depth=0, key=KEY), ["depth", "0"]),
+        (lambda: gde.GSDEField((1, 3, 1), key=KEY), ["widths", "4"]),
+        (lambda: gde.KLSchedule(rise=0), ["rise", "0"]),
+    ],
+)
+def test_bad_arguments_are_named(make, names):
+    with pytest.raises(gde.InputError) as error:
+        make()
+    for name in names:
+        assert name in str(error.value)
