@@ -58,7 +58,9 @@ def test_strong_order_for_componentwise_noise(solver):
     exact = np.exp(RATE + NOISE * np.asarray(noise_at([0.0, 1.0], shape)[-1]))
     errors = []
     for dt in STEPS:
-        sol = gde.solve_sde(linear, proportional, jnp.ones(shape), [0.0, 1.0], key=KEY, solver=solver, dt0=float(dt))
+        # As an array: a number would compile a program for each count of steps.
+        dt0 = jnp.asarray(dt)
+        sol = gde.solve_sde(linear, proportional, jnp.ones(shape), [0.0, 1.0], key=KEY, solver=solver, dt0=dt0)
         errors.append(np.mean(np.abs(sol.states[-1] - exact)))
     assert slope(STEPS, errors) > 0.9
     assert errors[-1] < 0.01
@@ -72,11 +74,11 @@ def test_strong_order_for_noise_coupled_over_a_graph(solver):
 
     def end(dt):
         return np.asarray(
-            gde.solve_sde(linear, over_graph, z0, [0.0, 1.0], graph, key=KEY, solver=solver, dt0=dt).states
+            gde.solve_sde(linear, over_graph, z0, [0.0, 1.0], graph, key=KEY, solver=solver, dt0=jnp.asarray(dt)).states
         )[:, -1]
 
     reference = end(2.0**-11)
-    errors = [np.sqrt(np.mean((end(float(dt)) - reference) ** 2)) for dt in STEPS]
+    errors = [np.sqrt(np.mean((end(dt) - reference) ** 2)) for dt in STEPS]
     assert 0.4 < slope(STEPS, errors) < 0.7
 
 
@@ -95,13 +97,15 @@ def test_weak_order(solver, diffusion, second_moment):
     steps, shape = 2.0 ** -np.arange(1, 6), (10_000,)
 
     def moments(dt):
-        z = gde.solve_sde(linear, diffusion, jnp.ones(shape), [0.0, 1.0], key=KEY, solver=solver, dt0=dt).states[-1]
+        z = gde.solve_sde(
+            linear, diffusion, jnp.ones(shape), [0.0, 1.0], key=KEY, solver=solver, dt0=jnp.asarray(dt)
+        ).states[-1]
         return np.asarray(z) ** 2
 
     # On the same paths the chance in the two means cancels, and the difference of the laws is left.
     reference = moments(2.0**-8)
     np.testing.assert_allclose(reference.mean(), second_moment, atol=4 * reference.std() / 100)
-    errors = [np.abs(np.mean(moments(float(dt)) - reference)) for dt in steps]
+    errors = [np.abs(np.mean(moments(dt) - reference)) for dt in steps]
     assert slope(steps, errors) > 0.9
 
 

@@ -12,7 +12,6 @@ from .._types import Time
 from ..graph import Graph
 from ..nn import GAT, GCN
 from ._checks import check_state, check_widths
-from ._protocol import Field
 
 
 class GSDEField(eqx.Module):
@@ -73,7 +72,9 @@ class GSDEField(eqx.Module):
         return self.activation(self.first(z, graph))
 
 
-def evaluate_pair(drift: Field, diffusion: Field, t: Time, z: Array, graph: Graph) -> tuple[Array, Array]:
+def evaluate_pair(
+    drift: Callable[..., Array], diffusion: Callable[..., Array], t: Time, z: Array, graph: Graph | None
+) -> tuple[Array, Array]:
     """(drift, diffusion) at one state; networks of one shape as one with twice the weights, which saves many calls."""
     if not (isinstance(drift, GSDEField) and isinstance(diffusion, GSDEField)) or not _alike(drift, diffusion):
         return drift(t, z, graph), diffusion(t, z, graph)

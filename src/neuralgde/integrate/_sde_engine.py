@@ -89,7 +89,8 @@ def run(
     rows = jnp.arange(batch)
     adaptive = steps.dt is None
     step = _adaptive_step if adaptive else _fixed_step
-    finest = 2**22 if z0.dtype == jnp.float32 else 2**30
+    finest_level = 22 if z0.dtype == jnp.float32 else 28
+    finest = 2**finest_level
     span = jnp.abs(knots[:, -1] - knots[:, 0])
 
     def length(knot):
@@ -100,7 +101,8 @@ def run(
         if adaptive:
             # The slack keeps intervals that rounding has made a little longer at the steps of the one before.
             exponent = jnp.ceil(jnp.log2(jnp.maximum(length(knot) / wish * 0.99, 1)))
-            return jnp.minimum(jnp.exp2(exponent), finest).astype(jnp.int32)
+            # Shifted and not raised to a power: rounding would break the alignment of the parts.
+            return jnp.left_shift(1, jnp.minimum(exponent, finest_level).astype(jnp.int32))
         return step_count(length(knot), steps.dt).astype(jnp.int32)
 
     def body(s: _State) -> _State:
@@ -140,7 +142,8 @@ def run(
             fewer = jnp.where(arrived, 0, jnp.minimum(coarser, zeros))
             finer = jnp.where(active & ~ok, jnp.clip(-levels, 1, 3), 0).astype(jnp.int32)
             wish = jnp.where(h > 0, h * jnp.exp2(coarser.astype(h.dtype)), s.wish)
-            done, parts = (done >> fewer) << finer, jnp.minimum((parts >> fewer) << finer, finest)
+            finer = jnp.where(s.parts << finer > finest, 1, finer)
+            done, parts = (done >> fewer) << finer, (parts >> fewer) << finer
         else:
             wish = s.wish
         parts = jnp.where(arrived, first_parts(knot, wish), parts)
@@ -170,8 +173,8 @@ def run(
             parts,
             wish,
             status,
-            s.accepted + ok,
-            s.tried + active,
+            s.accepted + ok.astype(jnp.int32),
+            s.tried + active.astype(jnp.int32),
             out,
             written,
         )
