@@ -1,6 +1,7 @@
 """The paper's network for drift and diffusion of neural graph stochastic differential equations."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -73,7 +74,7 @@ class GSDEField(eqx.Module):
 
 
 def evaluate_pair(
-    drift: Callable[..., Array], diffusion: Callable[..., Array], t: Time, z: Array, graph: Graph | None
+    drift: Callable[..., Array], diffusion: Callable[..., Array], t: Time, z: Array, graph: Any
 ) -> tuple[Array, Array]:
     """(drift, diffusion) at one state; networks of one shape as one with twice the weights, which saves many calls."""
     if not (isinstance(drift, GSDEField) and isinstance(diffusion, GSDEField)) or not _alike(drift, diffusion):
