@@ -6,11 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
 from .._errors import InputError
-from ..graph import GraphStream
-from ._latent import LatentGDE
+from ..field import Field
+from ..graph import Graph, GraphStream
+from ._latent import Encoder, LatentGDE
+from ._latent_encoders import Gaussian
 
 # Below these a part counts as collapsed: nats of a number's divergence, spread of its posterior mean over windows, and
 # size of the diffusion.
@@ -75,28 +77,28 @@ def collapse_report(
     if model.diffusion is None:
         return CollapseReport(kl, share, None, None)
 
-    diffusion = model.diffusion
-
-    @eqx.filter_jit
-    def size(diffusion, states, graph):
-        along = eqx.filter_vmap(diffusion, in_axes=(0, 0, None))
-        over_windows = eqx.filter_vmap(along, in_axes=(0, 0, 0))
-        g = eqx.filter_vmap(over_windows, in_axes=(None, 0, None))(found.times, states, graph)
-        return jnp.sqrt(jnp.mean(jnp.where(graph.node_mask[:, None, :, None], g**2, 0)))
-
     # The posterior shrunk to its mean: what spread is left, the noise has made.
     certain = eqx.tree_at(lambda m: m.encoder, model, _AtMean(model.encoder))
     from_mean = eqx.filter_jit(lambda m, s: m(s, times, key=k_path, samples=samples))(certain, streams)
     total, own = (float(jnp.mean(jnp.var(p.states[..., -1, :, :], axis=0))) for p in (found, from_mean))
-    graph = model.last_graph(streams)
-    return CollapseReport(kl, share, float(size(diffusion, found.states, graph)), own / max(total, 1e-30))
+    size = _diffusion_size(model.diffusion, found.times, found.states, model.last_graph(streams))
+    return CollapseReport(kl, share, float(size), own / max(total, 1e-30))
+
+
+@eqx.filter_jit
+def _diffusion_size(diffusion: Field, times: Array, states: Array, graph: Graph) -> Array:
+    """Root mean square over samples, windows, times and the nodes that are present."""
+    along = eqx.filter_vmap(diffusion, in_axes=(0, 0, None))
+    over_windows = eqx.filter_vmap(along, in_axes=(0, 0, 0))
+    g = eqx.filter_vmap(over_windows, in_axes=(None, 0, None))(times, states, graph)
+    return jnp.sqrt(jnp.mean(g**2, where=jnp.broadcast_to(graph.node_mask[:, None, :, None], g.shape)))
 
 
 class _AtMean(eqx.Module):
     """An encoder whose posterior has (all but) no spread."""
 
-    encoder: object
+    encoder: Encoder
 
-    def __call__(self, stream: GraphStream):
-        posterior = self.encoder(stream)  # pyright: ignore[reportCallIssue]
+    def __call__(self, stream: GraphStream) -> Gaussian:
+        posterior = self.encoder(stream)
         return posterior._replace(scale=jnp.full_like(posterior.scale, 1e-6))
