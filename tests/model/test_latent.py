@@ -186,32 +186,34 @@ def test_attention_along_the_solution():
         gde.LatentGDE(encoder("tcn"), lambda t, z, g: z, observed=OBSERVED).attention(found.states[0], TIMES, graph())
 
 
-def test_the_guard_tells_of_collapse():
-    streams = gde.GraphStream.stack([window(s) for s in range(4)])
-    healthy = collapse_report(model(), streams, TIMES, key=KEY)
-    assert healthy.diffusion > 0.1
-    assert 0 < healthy.noise_share < 1
-    assert not healthy.noise_collapsed
+def constant_noise(size):
+    return lambda t, z, g: jnp.full_like(z, size)
 
-    silent = eqx.tree_at(lambda m: m.encoder, model(), Fixed(jnp.zeros((4, 1)), jnp.ones((4, 1))))
-    quiet = eqx.tree_at(lambda m: m.diffusion, model(), lambda t, z, g: 1e-5 * jnp.ones_like(z))
-    assert collapse_report(silent, streams, TIMES, key=KEY).posterior_collapsed
-    report = collapse_report(quiet, streams, TIMES, key=KEY)
-    assert report.noise_collapsed
-    assert "noise collapse" in report.message
-    assert report.noise_share < 1e-3
 
+@pytest.mark.parametrize(("collapsed", "noise"), [(False, 0.3), (True, 1e-5)])
+def test_the_guard_tells_of_collapse(collapsed, noise):
     class Far(eqx.Module):
-        """A posterior that depends on the window."""
+        """A posterior that depends on the window, at the observed nodes."""
 
         def __call__(self, stream):
             mean = jnp.sum(stream.values, axis=0)
             return Gaussian(mean + 1.0, jnp.full_like(mean, 0.2))
 
-    sure = collapse_report(eqx.tree_at(lambda m: m.encoder, model(), Far()), streams, TIMES, key=KEY)
-    assert not sure.posterior_collapsed
-    assert sure.active_share == 0.5
-    assert sure.message == ""
+    read = Fixed(jnp.zeros((4, 1)), jnp.ones((4, 1))) if collapsed else Far()
+    m = gde.LatentGDE(read, lambda t, z, g: -z, constant_noise(noise), observed=OBSERVED)
+    report = collapse_report(m, gde.GraphStream.stack([window(s) for s in range(4)]), TIMES, key=KEY)
+    assert report.posterior_collapsed == report.noise_collapsed == collapsed
+    np.testing.assert_allclose(report.diffusion, noise, rtol=1e-4)
+    if collapsed:
+        assert "posterior collapse" in report.message
+        assert "noise collapse" in report.message
+        assert report.noise_share < 1e-6
+    else:
+        assert report.message == ""
+        assert report.active_share == 0.5
+        # Ornstein-Uhlenbeck: what is left of the start's variance, and what the noise has added.
+        start, added = 0.2**2 * np.exp(-1.4), 0.3**2 * (1 - np.exp(-1.4)) / 2
+        np.testing.assert_allclose(report.noise_share, added / (start + added), rtol=0.25)
 
 
 def test_kl_schedule():

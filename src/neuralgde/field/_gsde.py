@@ -29,7 +29,7 @@ class GSDEField(eqx.Module):
 
     def __init__(
         self,
-        widths: tuple[int, int, int, int] = (1, 3, 3, 1),
+        widths: tuple[int, ...] = (1, 3, 3, 1),
         heads: int = 1,
         *,
         key: PRNGKeyArray,

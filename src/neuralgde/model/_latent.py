@@ -150,7 +150,7 @@ class LatentGDE(eqx.Module):
         return Elbo(log_likelihood - kl_weight * (kl + path_kl), log_likelihood, kl, path_kl)
 
     def attention(
-        self, states: Float[Array, "times nodes features"], times: ArrayLike, graph: Graph
+        self, states: Float[Array, "times nodes features"], times: ArrayLike | Sequence[float], graph: Graph
     ) -> tuple[Float[Array, "times slots heads"], ...]:
         """The attention of each attention layer of the drift along one trajectory, self loops last."""
         attention = getattr(self.drift, "attention", None)

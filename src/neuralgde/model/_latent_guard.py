@@ -1,6 +1,7 @@
 """A guard against collapse: a posterior that says nothing, or noise that has gone."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
@@ -62,7 +63,7 @@ class CollapseReport:
 
 
 def collapse_report(
-    model: LatentGDE, streams: GraphStream, times: ArrayLike, *, key: PRNGKeyArray, samples: int = 16
+    model: LatentGDE, streams: GraphStream, times: ArrayLike | Sequence[float], *, key: PRNGKeyArray, samples: int = 16
 ) -> CollapseReport:
     """Look into a model with a batch of two windows or more, from `GraphStream.stack`."""
     if streams.times.ndim != 2 or streams.times.shape[0] < 2:
