@@ -4,6 +4,11 @@ Each case is an SBML model with its exact mean mu and standard deviation sigma a
 of range where |sqrt(n) (mean - mu) / sigma| >= 3, a deviation where |sqrt(n / 2) (sd^2 / sigma^2 - 1)| >= 5; where
 sigma is 0 both have to be equal. Some points fall out by chance: a case fails on a key with three or more such points,
 and fails as a whole where that happens on three or more keys.
+
+The range of deviations is meant for laws close to a normal one: the spread of a sample's variance grows with the
+kurtosis. Case 00003 nearly dies out and has a kurtosis of about 100 at its end, so that even samples drawn from its
+exact law are out of range on two keys of three. The column "by tails" counts the points again with the runs' own
+kurtosis.
 """
 
 import argparse
@@ -34,11 +39,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Score:
-    """On one key: how many points are out of range, and how many of those that have no spread are not equal."""
+    """On one key: how many points are out of range, and how many of those that have no spread are not equal.
+
+    `heavy` counts those out of range where deviations are judged by the kurtosis of the runs.
+    """
 
     points: int
     out: int
     unequal: int
+    heavy: int = 0
 
 
 def read_case(folder: Path) -> Case:
@@ -60,18 +69,25 @@ def read_case(folder: Path) -> Case:
 
 def score(case: Case, states: np.ndarray, species: tuple[str, ...]) -> Score:
     """Our runs, (runs, times, species), against the exact moments."""
-    n, points, out, unequal = len(states), 0, 0, 0
+    n, points, out, unequal, heavy = len(states), 0, 0, 0, 0
     for name, (mu, sigma) in case.expected.items():
         x = states[..., species.index(name)].astype(float)
         mean, deviation = x.mean(0), x.std(0, ddof=1)
         spread = sigma > 0
         z = np.sqrt(n) * (mean - mu)[spread] / sigma[spread]
         y = np.sqrt(n / 2) * (deviation[spread] ** 2 / sigma[spread] ** 2 - 1)
-        out += int(np.sum(~((case.mean_range[0] < z) & (z < case.mean_range[1]))))
-        out += int(np.sum(~((case.deviation_range[0] < y) & (y < case.deviation_range[1]))))
+        fourth = ((x - mu)[:, spread] ** 4).mean(0) / sigma[spread] ** 4
+        scaled = y * np.sqrt(2 / np.maximum(fourth - 1, 2))
+        means = _outside(z, case.mean_range)
+        out += means + _outside(y, case.deviation_range)
+        heavy += means + _outside(scaled, case.deviation_range)
         unequal += int(np.sum((mean != mu) | (deviation != 0), where=~spread))
         points += 2 * len(mu)
-    return Score(points, out, unequal)
+    return Score(points, out, unequal, heavy)
+
+
+def _outside(x: np.ndarray, limits: tuple[float, float]) -> int:
+    return int(np.sum(~((limits[0] < x) & (x < limits[1]))))
 
 
 def run_case(case: Case, runs: int, seeds: range, method: str, epsilon: float) -> list[Score]:
@@ -107,10 +123,12 @@ def main(arguments: list[str] | None = None) -> int:
     if not names:
         parser.error(f"no cases in {folder}; set NEURALGDE_DATA or --folder")
 
-    console = Console(width=None if sys.stdout.isatty() else 80)
+    console = Console(width=None if sys.stdout.isatty() else 110)
     console.print(f"DSMTS, {options.method}, {options.runs} runs, {options.keys} keys")
     # A line as each case ends: all of them take minutes.
-    console.print(f"{'case':6} {'points':>6}  {'out of range, by key':30} {'unequal':>7} {'seconds':>7}  passes")
+    console.print(
+        f"{'case':6} {'points':>6}  {'out of range, by key':24} {'by tails':20} {'unequal':>7} {'seconds':>7}  passes"
+    )
     failed = []
     for name in names:
         start = time.perf_counter()
@@ -120,10 +138,13 @@ def main(arguments: list[str] | None = None) -> int:
             )
         good = passed(scores)
         failed += [] if good else [name]
-        outs = " ".join(str(s.out) for s in scores)
+        outs, heavy = (
+            " ".join(str(n) for n in column) for column in zip(*[(s.out, s.heavy) for s in scores], strict=True)
+        )
         unequal, seconds = sum(s.unequal for s in scores), time.perf_counter() - start
         console.print(
-            f"{name:6} {scores[0].points:6}  {outs:30} {unequal:7} {seconds:7.1f}  {'yes' if good else 'NO'}",
+            f"{name:6} {scores[0].points:6}  {outs:24} {heavy:20} {unequal:7} {seconds:7.1f}  "
+            + ("yes" if good else "NO"),
             highlight=False,
         )
     console.print(f"{len(names) - len(failed)} of {len(names)} cases pass" + (f"; not: {failed}" if failed else ""))

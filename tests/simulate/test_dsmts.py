@@ -29,6 +29,15 @@ def test_the_rule(mean, deviation, out, unequal):
     assert (found.points, found.out, found.unequal) == (4, out, unequal)
 
 
+def test_heavy_tails_are_judged_by_their_kurtosis():
+    # One in a thousand is 100: mean 0.1, deviation 3.16, kurtosis about 1000.
+    x = np.zeros((10_000, 2, 1))
+    x[:13, 1] = 100.0
+    sigma = np.sqrt(1e-3 * (1 - 1e-3)) * 100
+    found = dsmts.score(case([0, 0.1], [0, sigma]), x, ("X",))
+    assert (found.out, found.heavy, found.unequal) == (1, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("outs", "unequal", "good"),
     [([2] * 10, 0, True), ([3, 3] + [0] * 8, 0, True), ([3, 3, 3] + [0] * 7, 0, False), ([0] * 10, 1, False)],
