@@ -62,7 +62,7 @@ def _energy(path: Path, outcomes: Sequence[Outcome], data: str) -> None:
     ax.set(
         yscale="log",
         xlabel=f"depth t; discrete models spread their layers over [0, {longest:g}]",
-        ylabel="Dirichlet energy of the states, over their norm",
+        ylabel="Dirichlet energy of the states over ||z||²",
         title=f"Trained models on {data}, S={longest:g}",
     )
     ax.legend()
