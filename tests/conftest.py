@@ -22,6 +22,19 @@ hypothesis.settings.register_profile("neuralgde", deadline=None, derandomize=Tru
 hypothesis.settings.load_profile("neuralgde")
 
 
+# Linux allows a process about 65,000 memory maps. Every compiled program holds some, and past the limit LLVM crashes.
+_MAPS = Path("/proc/self/maps")
+_MANY_MAPS = 20_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_memory_maps():
+    """Drops the compiled programs between modules once there are many."""
+    yield
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY_MAPS:
+        jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Float64 for the length of one test."""
