@@ -11,8 +11,13 @@ _HOMES = {
         "GADE", "GCDE", "GMDE", "ContinuousGNN", "DepthVarying", "GSDEField", "HamiltonianField", "LearnedAugment",
         "ResidualGNN", "SecondOrder", "WithInputs", "WithTime", "ZeroAugment",
     ),
-    "integrate": ("Solution", "SolveConfig", "Status", "solve", "solve_sde"),
-    "model": ("GraphEncoder", "KLSchedule", "LatentGDE", "NeuralGDE", "NeuralGSDE", "TCNEncoder"),
+    "integrate": (
+        "Event", "HybridConfig", "HybridSolution", "Solution", "SolveConfig", "Status", "solve", "solve_hybrid",
+        "solve_sde",
+    ),
+    "model": (
+        "GraphEncoder", "HybridGDE", "KLSchedule", "LatentGDE", "NeuralGDE", "NeuralGSDE", "TCNEncoder", "gcde_gru",
+    ),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip
 _SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "model", "nn", "report", "simulate", "train")

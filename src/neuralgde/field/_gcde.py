@@ -13,7 +13,10 @@ from ._checks import check_state, check_widths
 
 
 class GCDE(eqx.Module):
-    """dz/dt = f^N ∘ σ ∘ … ∘ σ ∘ f^1 (z) with f^k(z) = L z W_k + b_k; no activation after the last layer."""
+    """dz/dt = f^N ∘ σ ∘ … ∘ σ ∘ f^1 (z) with f^k(z) = L z W_k + b_k; no activation after the last layer.
+
+    `operator` names L, or several paths side by side, as in `nn.GCN`.
+    """
 
     layers: tuple[GCN, ...]
     activation: Callable[[Array], Array] = eqx.field(static=True)
@@ -24,7 +27,7 @@ class GCDE(eqx.Module):
         *,
         key: PRNGKeyArray,
         activation: Callable[[Array], Array] = jax.nn.tanh,
-        operator: str = "gcn",
+        operator: str | tuple[str, ...] = "gcn",
     ):
         widths = check_widths(widths, "GCDE")
         keys = jax.random.split(key, len(widths) - 1)
@@ -39,7 +42,7 @@ class GCDE(eqx.Module):
 
     def __call__(self, t: Time, z: Float[Array, "nodes in"], graph: Graph) -> Float[Array, "nodes out"]:
         del t
-        check_state(z, self.layers[0].weight.shape[0], graph, "GCDE")
+        check_state(z, self.layers[0].in_size, graph, "GCDE")
         # The layers share one operator: without this, each of them would normalise the graph for itself.
         graph = self.prepare(graph)
         for layer in self.layers[:-1]:

@@ -10,8 +10,9 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._errors import InputError
 from . import _build
+from ._dense import Dense
 from ._layout import Layout
-from ._operators import AbstractOperator, build_operator
+from ._operators import AbstractOperator, DenseOperator, build_operator
 from ._structure import Structure
 
 
@@ -64,6 +65,10 @@ class Graph(eqx.Module):
         """This graph, carrying the named operators, so that loops need not normalise again."""
         missing = {name: build_operator(self, name) for name in names if name not in self.prepared}
         return eqx.tree_at(lambda g: g.prepared, self, {**self.prepared, **missing}) if missing else self
+
+    def with_operator(self, name: str, matrix: Float[Array, "nodes nodes"]) -> "Graph":
+        """This graph, carrying an operator of your own, [receiver, sender], for layers that ask for that name."""
+        return eqx.tree_at(lambda g: g.prepared, self, {**self.prepared, name: DenseOperator(Dense.of(matrix))})
 
     def to_dense(self) -> Float[Array, "nodes nodes"]:
         """The weighted adjacency a, a[i, j] the weight of i -> j; duplicate edges add up, absent ones are 0."""

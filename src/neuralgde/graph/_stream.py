@@ -133,6 +133,22 @@ class GraphStream(eqx.Module):
         pairs = zip(streams, lists, strict=True)
         return stacked([s._with_graphs([next(graphs) for _ in own], changing).pad(length) for s, own in pairs])
 
+    @staticmethod
+    def batch(
+        times: Numbers, values: Numbers, graph: Graph, mask: Numbers | None = None, inputs: Numbers | None = None
+    ) -> "GraphStream":
+        """Many streams of one length on one graph, which they share: every other array has a leading axis of them.
+
+        All may be traced, and nothing is checked but shapes. Hybrid models multiply all streams by the graph at once.
+        """
+
+        def one(times: Any, values: Any, mask: Any, inputs: Any) -> "GraphStream":
+            return eqx.tree_at(lambda s: s.graphs, GraphStream(times, values, graph, mask, inputs), None)
+
+        given = [None if a is None else jnp.asarray(a) for a in (times, values, mask, inputs)]
+        streams = jax.vmap(one, in_axes=[0 if a is not None else None for a in given])(*given)
+        return eqx.tree_at(lambda s: s.graphs, streams, graph, is_leaf=lambda a: a is None)
+
     def _check_single(self, name: str) -> None:
         if self.times.ndim != 1:
             shape = self.times.shape[:-1]

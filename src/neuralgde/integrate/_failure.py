@@ -1,5 +1,7 @@
 """Failures, raised: outside `jit` as `SolveError`, inside as a runtime error with the same words."""
 
+from typing import TypeVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,11 +9,14 @@ import numpy as np
 from jax.core import Tracer
 
 from .._errors import SolveError
+from ._hybrid_config import HybridSolution
 from ._solution import Solution
 from ._status import Status, describe
 
+_AnySolution = TypeVar("_AnySolution", Solution, HybridSolution)
 
-def raise_or_return(sol: Solution, field, max_steps: int) -> Solution:
+
+def raise_or_return(sol: _AnySolution, field, max_steps: int) -> _AnySolution:
     if isinstance(sol.status, Tracer):
         causes = [status for status in Status if status != Status.SUCCESS]
         messages = [describe(status, max_steps=max_steps) for status in causes]

@@ -12,7 +12,8 @@ from .._errors import InputError
 from ..field import Field
 from ..graph import Graph, GraphStream
 from ..integrate import Solution, SolveConfig, solve, solve_sde
-from ._latent_encoders import Gaussian, last_step, node_numbers, positive
+from ._distributions import Gaussian
+from ._latent_encoders import last_step, node_numbers, positive
 from ._neural_gsde import SDE_CONFIG
 from ._path_kl import WithPathKL, without_noise
 

@@ -1,7 +1,7 @@
 """Encoders of an observed window: a Gaussian over the initial values of all nodes, seen or not."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,21 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._errors import InputError
 from ..graph import Graph, GraphStream
 from ..nn import GCN, TCN
-
-
-class Gaussian(NamedTuple):
-    """Independent normal distributions, one for each number of a state."""
-
-    mean: Float[Array, "*batch nodes features"]
-    scale: Float[Array, "*batch nodes features"]
-
-    def sample(self, key: PRNGKeyArray, samples: int) -> Float[Array, "samples *batch nodes features"]:
-        noise = jax.random.normal(key, (samples, *self.mean.shape), self.mean.dtype)
-        return self.mean + self.scale * noise
-
-    def kl_to_standard(self) -> Float[Array, "*batch nodes features"]:
-        """KL(q || N(0, 1)) of each number."""
-        return (self.mean**2 + self.scale**2 - 1) / 2 - jnp.log(self.scale)
+from ._distributions import Gaussian
 
 
 class TCNEncoder(eqx.Module):

@@ -13,7 +13,7 @@ from .._errors import InputError
 from ..field import Field
 from ..graph import Graph, GraphStream
 from ._latent import Encoder, LatentGDE
-from ._latent_encoders import Gaussian
+from ._distributions import Gaussian
 
 # Below these a part counts as collapsed: nats of a number's divergence, spread of its posterior mean over windows, and
 # size of the diffusion.

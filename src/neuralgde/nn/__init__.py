@@ -8,6 +8,7 @@ from ._gcgru import GCGRU as GCGRU
 from ._gcn import GCN as GCN
 from ._gin import GIN as GIN
 from ._gru import GRU as GRU
+from ._learned_adjacency import LearnedAdjacency as LearnedAdjacency
 from ._message_passing import MessagePassing as MessagePassing
 from ._mlp import NodeMLP as NodeMLP
 from ._sage import GraphSAGE as GraphSAGE

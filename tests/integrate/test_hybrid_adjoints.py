@@ -1,0 +1,111 @@
+"""Gradients of hybrid solves: the adjoint with its jumps, the discrete ones, finite differences; and their memory."""
+
+import equinox as eqx
+import jax
+import jax.flatten_util
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import neuralgde as gde
+from neuralgde.graph import GraphStream
+from streams import NODES, SIZE, TIMES, make_stream, parts, start
+
+# Before, at, between and after observations.
+QUERIES = np.array([0.3, 0.9, 1.4, 3.0])
+
+
+def loss(trained, stream, queries=QUERIES, t0=0.2, **options):
+    flow, jump, z0, values, weights = trained
+    stream = eqx.tree_at(lambda s: (s.values, s.graphs.weights), stream, (values, weights))
+    sol = gde.solve_hybrid(flow, jump, z0, stream, queries, t0=t0, throw=False, **options)
+    states = jnp.concatenate([sol.states, sol.before, sol.after])
+    weight = jnp.cos(jnp.arange(states.size, dtype=states.dtype)).reshape(states.shape)
+    return jnp.mean(weight * states**2)
+
+
+def problem():
+    stream = make_stream(3)
+    return (*parts(), start(), stream.values, stream.graphs.weights), stream
+
+
+def gradient(**options):
+    trained, stream = problem()
+    grads = eqx.filter_jit(eqx.filter_grad(lambda *a: loss(*a, **options)))(trained, stream)
+    return jax.flatten_util.ravel_pytree(eqx.filter(grads, eqx.is_inexact_array))[0]
+
+
+TIGHT = {"solver": "tsit5", "num_steps": None, "rtol": 1e-9, "atol": 1e-9}
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_continuous_adjoint_equals_the_discrete_gradient():
+    # Graphs change at every step, sensors are missing, times are irregular; inputs and edge weights are differentiated.
+    discrete = gradient(**TIGHT, adjoint="checkpoint")
+    np.testing.assert_allclose(gradient(**TIGHT, adjoint="backsolve"), discrete, atol=1e-7)
+    assert np.abs(discrete).max() > 1e-2
+
+    trained, stream = problem()
+    params, static = eqx.partition(trained, eqx.is_inexact_array)
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+    value = jax.jit(lambda flat: loss(eqx.combine(unravel(flat), static), stream, **TIGHT, adjoint="checkpoint"))
+    for direction in np.random.default_rng(0).standard_normal((3, flat.size)):
+        direction = direction / np.linalg.norm(direction)
+        numeric = (value(flat + 1e-5 * direction) - value(flat - 1e-5 * direction)) / 2e-5
+        np.testing.assert_allclose(discrete @ direction, numeric, atol=1e-6)
+
+
+@pytest.mark.usefixtures("x64")
+def test_fixed_steps_have_one_gradient():
+    fixed = {"queries": (), "t0": None, "solver": "rk4", "num_steps": 5}
+    direct = gradient(**fixed)
+    np.testing.assert_allclose(gradient(**fixed, adjoint="checkpoint"), direct, atol=1e-12)
+    # The continuous adjoint differs from the gradient of the steps by their error.
+    off = np.abs(gradient(**fixed, adjoint="backsolve") - direct).max()
+    assert 1e-10 < off < 1e-4
+
+
+@pytest.mark.usefixtures("x64")
+def test_batches_differentiate_backwards_too():
+    streams = [make_stream(b, TIMES * (1 + 0.2 * b), changing=False) for b in range(2)]
+    arrays = [np.stack([getattr(s, name) for s in streams]) for name in ("times", "values", "mask")]
+
+    def value(z0, adjoint):
+        batch = GraphStream.batch(*arrays[:2], streams[0].graphs, arrays[2])
+        sol = gde.solve_hybrid(*parts(), z0, batch, [4.0], throw=False, **TIGHT, adjoint=adjoint)
+        return jnp.mean(sol.states[:, 0] ** 2 * jnp.arange(1.0, 3.0)[:, None, None])
+
+    z0 = jnp.stack([start(1), start(2)])
+    a, b = (jax.jit(jax.grad(value), static_argnums=1)(z0, adjoint) for adjoint in ("backsolve", "checkpoint"))
+    np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+def test_a_flow_that_closes_over_what_is_differentiated(x64):
+    stream, z0 = make_stream(changing=False), start()
+    add = lambda t, z, x, mask, graph: z + x[:, :1]  # noqa: E731
+
+    def value(rate, adjoint):
+        sol = gde.solve_hybrid(
+            lambda t, z, graph: -rate * z, add, z0, stream, [3.0], throw=False, adjoint=adjoint, **TIGHT
+        )
+        return jnp.sum(sol.states)
+
+    a, b = (jax.jit(jax.grad(value), static_argnums=1)(jnp.asarray(0.7), adj) for adj in ("backsolve", "checkpoint"))
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def temporary_bytes(num_steps, adjoint):
+    trained, stream = problem()
+
+    def step(trained, stream):
+        return loss(trained, stream, (), None, solver="euler", num_steps=num_steps, adjoint=adjoint)
+
+    compiled = eqx.filter_jit(eqx.filter_value_and_grad(step)).lower(trained, stream).compile()
+    return compiled.compiled.memory_analysis().temp_size_in_bytes
+
+
+def test_memory_is_flat_in_the_steps_of_an_interval():
+    few, many = (temporary_bytes(n, "backsolve") for n in (10, 1000))
+    assert many <= 1.02 * few
+    # The same measure sees what storing every step takes: the states alone, over three intervals of a thousand.
+    assert temporary_bytes(1000, "direct") > few + 3 * 1000 * NODES * SIZE * 4
