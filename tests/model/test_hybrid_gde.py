@@ -239,7 +239,7 @@ def test_edges_by_a_decoder_learn():
         return value, eqx.apply_updates(model, jax.tree.map(lambda g: -0.3 * g, grads))
 
     losses = []
-    for _ in range(150):
+    for _ in range(300):
         value, model = step(model)
         losses.append(float(value))
     assert losses[-1] < 0.6 * losses[0]

@@ -79,7 +79,7 @@ def solve_hybrid(
     queries = _per_stream(times, "times", batch, 1).astype(z0.dtype)
     start = None if t0 is None else _per_stream(t0, "t0", batch, 0).astype(z0.dtype)
     _check_order(queries, start, stream)
-    if config.adjoint == "backsolve" and flow is not None:
+    if getattr(flow, "__closure__", None):
         one_graph = jax.tree.map(lambda a: a[(0,) * (stream.graphs.senders.ndim - 1)], stream.graphs)
         flow = _lift_closure(flow, z0[0] if z0.ndim == 3 else z0, one_graph, False)
     sol = run_hybrid(
