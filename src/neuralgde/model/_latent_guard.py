@@ -12,8 +12,8 @@ from jaxtyping import Array, ArrayLike, PRNGKeyArray
 from .._errors import InputError
 from ..field import Field
 from ..graph import Graph, GraphStream
-from ._latent import Encoder, LatentGDE
 from ._distributions import Gaussian
+from ._latent import Encoder, LatentGDE
 
 # Below these a part counts as collapsed: nats of a number's divergence, spread of its posterior mean over windows, and
 # size of the diffusion.
@@ -102,4 +102,4 @@ class _AtMean(eqx.Module):
 
     def __call__(self, stream: GraphStream) -> Gaussian:
         posterior = self.encoder(stream)
-        return posterior._replace(scale=jnp.full_like(posterior.scale, 1e-6))
+        return Gaussian(posterior.loc, jnp.full_like(posterior.scale, 1e-6))
