@@ -15,21 +15,29 @@ TIMES = (0.0, 0.4, 0.4, 0.9)
 KEY = jax.random.key(3)
 
 
+class Positive(eqx.Module):
+    """A diffusion that is coupled over the graph."""
+
+    field: gde.GCDE
+
+    def __call__(self, t, z, graph):
+        return jax.nn.sigmoid(self.field(t, z, graph))
+
+
 def problem(batch=2):
-    model = gde.NeuralGSDE(2, 4, key=jax.random.key(1))
+    drift, diffusion = (gde.GCDE((2, 4, 2), key=k) for k in jax.random.split(jax.random.key(1)))
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((batch, 6, 2)))
-    return (model, z0), small_graph()
+    return (drift, Positive(diffusion), z0), small_graph()
 
 
-def loss(model_and_state, graph, **options):
-    model, z0 = model_and_state
-    sol = gde.solve_sde(model.drift, model.diffusion, z0, TIMES, graph, key=KEY, throw=False, **options)
+def loss(fields_and_state, graph, **options):
+    sol = gde.solve_sde(*fields_and_state, TIMES, graph, key=KEY, throw=False, **options)
     weight = jnp.cos(jnp.arange(sol.states.size, dtype=sol.states.dtype)).reshape(sol.states.shape)
     return jnp.mean(weight * sol.states**2)
 
 
-def gradient(model_and_state, graph, **options):
-    grads = eqx.filter_jit(eqx.filter_grad(lambda x, g: loss(x, g, **options)))(model_and_state, graph)
+def gradient(fields_and_state, graph, **options):
+    grads = eqx.filter_jit(eqx.filter_grad(lambda x, g: loss(x, g, **options)))(fields_and_state, graph)
     return jax.flatten_util.ravel_pytree(eqx.filter(grads, eqx.is_inexact_array))[0]
 
 
@@ -52,7 +60,7 @@ def test_the_gradient_is_that_of_the_steps(options):
 @pytest.mark.parametrize("solver", ["euler_heun", "heun", "midpoint"])
 def test_adjoints_agree_on_the_same_path(solver):
     given, graph = problem()
-    options = {"solver": solver, "dt0": 2.0**-12}
+    options = {"solver": solver, "dt0": 2.0**-10}
     steps = gradient(given, graph, adjoint="checkpoint", **options)
     equation = gradient(given, graph, adjoint="backsolve", **options)
     assert np.linalg.norm(steps) > 0.1
@@ -68,9 +76,9 @@ def test_adjoints_agree_with_adaptive_steps():
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("options", [{"solver": "heun", "dt0": 0.03}, {"rtol": 1e-2, "atol": 1e-2}], ids=str)
-def test_keeping_fewer_states_changes_nothing(monkeypatch, options):
+def test_keeping_fewer_states_changes_nothing(monkeypatch):
     given, graph = problem()
+    options = {"rtol": 1e-2, "atol": 1e-2}
     all_kept = gradient(given, graph, **options)
     monkeypatch.setattr(_sde, "KEEP_ALL_BYTES", 0)
     np.testing.assert_allclose(gradient(given, graph, **options), all_kept, atol=1e-12)

@@ -12,6 +12,7 @@ from neuralgde.model import Gaussian, collapse_report
 KEY = jax.random.key(0)
 OBSERVED = (0, 2)
 TIMES = (0.0, 0.3, 0.7)
+FIXED = gde.SolveConfig(solver="heun", dt0=0.1)
 
 
 def graph():
@@ -41,6 +42,15 @@ def model(kind="tcn", sde=True, features=1, **options):
     )
 
 
+def constant(size):
+    return lambda t, z, g: jnp.full_like(z, size)
+
+
+@eqx.filter_jit
+def predict(m, stream, samples):
+    return m(stream, TIMES, key=KEY, samples=samples)
+
+
 class Fixed(eqx.Module):
     """An encoder that has made up its mind."""
 
@@ -58,11 +68,10 @@ def test_neural_gsde():
     g = m.diffusion(0.0, z, graph())
     assert ((g > 0) & (g < 1)).all()
     assert (m.drift(0.0, z, graph()) < 0).any()
-    states = m(x, TIMES, graph(), key=KEY)
-    assert states.shape == (3, 3, 4, 2)
-    assert np.abs(states[0, -1] - states[1, -1]).max() > 0.01
-    sol = m.solve(x[0], TIMES, graph(), key=KEY)
-    assert int(sol.status) == gde.Status.SUCCESS
+    sol = m.solve(x, TIMES, graph(), key=KEY)
+    assert (sol.status == gde.Status.SUCCESS).all()
+    np.testing.assert_array_equal(m(x, TIMES, graph(), key=KEY), sol.states)
+    assert np.abs(sol.states[0, -1] - sol.states[1, -1]).max() > 0.01
     (weights,) = m.drift.attention(0.0, z, graph())
     assert weights.shape == (8 + 4, 2)
 
@@ -78,12 +87,12 @@ def test_networks_evaluated_together_give_the_same(pair):
         np.testing.assert_allclose(found, field(0.0, z, graph()), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["tcn", "graph"])
-@pytest.mark.parametrize("sde", [True, False])
+@pytest.mark.parametrize(("kind", "sde"), [("tcn", True), ("graph", False)])
 def test_one_window_and_a_batch(kind, sde):
-    m = model(kind, sde)
-    one = m(window(), TIMES, key=KEY, samples=5)
+    m = model(kind, sde, config=FIXED)
+    one = predict(m, window(), samples=5)
     assert one.states.shape == (5, 3, 4, 1)
+    assert one.path_kl is None
     assert one.observations.shape == (5, 3, 2, 1)
     np.testing.assert_array_equal(one.observations, one.states[:, :, OBSERVED])
     assert one.posterior.mean.shape == (4, 1)
@@ -91,7 +100,7 @@ def test_one_window_and_a_batch(kind, sde):
     assert len({float(x) for x in one.states[:, -1, 0, 0]}) == 5
 
     streams = [window(0), window(1, steps=4, missing=[(0, 0), (2, 2)])]
-    both = m(gde.GraphStream.stack(streams), TIMES, key=KEY, samples=2)
+    both = predict(m, gde.GraphStream.stack(streams), samples=2)
     assert both.states.shape == (2, 2, 3, 4, 1)
     assert both.status.shape == (2, 2)
     for b, stream in enumerate(streams):
@@ -113,38 +122,41 @@ def test_encoders_see_times_and_masks_but_no_padding(kind):
         np.testing.assert_array_equal(read(hidden).mean, base.mean)
 
 
+@eqx.filter_jit
+def bound(m, targets, mask=None, *, samples, kl_weight):
+    return m.elbo(window(), TIMES, targets, mask, key=KEY, samples=samples, kl_weight=kl_weight)
+
+
 @pytest.mark.usefixtures("x64")
 def test_elbo_is_what_it_says():
     """A drift of zero and no noise: everything is a normal distribution that can be written down."""
     mean = jnp.array([[0.5], [0.0], [-1.0], [2.0]])
     scale = jnp.array([[0.2], [1.0], [0.3], [0.5]])
-    m = gde.LatentGDE(Fixed(mean, scale), lambda t, z, g: 0 * z, observed=OBSERVED, noise_scale=0.7)
+    still = gde.LatentGDE(Fixed(mean, scale), lambda t, z, g: 0 * z, observed=OBSERVED, noise_scale=0.7, config=FIXED)
     targets = jnp.array([[[0.1], [0.2]]] * 3)
-    found = m.elbo(window(), TIMES, targets, key=KEY, samples=20_000)
-    expected_square = (targets[0] - mean[jnp.array(OBSERVED)]) ** 2 + scale[jnp.array(OBSERVED)] ** 2
-    likelihood = 3 * jnp.sum(-expected_square / (2 * 0.49) - np.log(0.7) - np.log(2 * np.pi) / 2)
+    seen = jnp.ones((3, 2, 1), bool).at[1, 0].set(False)
+
+    def found(mask, weight):
+        return bound(still, targets, mask, samples=20_000, kl_weight=jnp.asarray(weight))
+
+    square = (targets[0] - mean[jnp.array(OBSERVED)]) ** 2 + scale[jnp.array(OBSERVED)] ** 2
+    each = -square / (2 * 0.49) - np.log(0.7) - np.log(2 * np.pi) / 2
     kl = jnp.sum((mean**2 + scale**2 - 1) / 2 - jnp.log(scale))
-    np.testing.assert_allclose(found.log_likelihood, likelihood, rtol=0.01)
-    np.testing.assert_allclose(found.kl, kl, rtol=1e-6)
-    np.testing.assert_allclose(found.value, found.log_likelihood - kl, rtol=1e-6)
-    half = m.elbo(window(), TIMES, targets, key=KEY, samples=20_000, kl_weight=0.5)
-    np.testing.assert_allclose(half.value, found.log_likelihood - kl / 2, rtol=1e-6)
-    none = m.elbo(window(), TIMES, targets, jnp.zeros((3, 2, 1), bool), key=KEY)
-    assert float(none.log_likelihood) == 0
+    full, half, part = found(seen | True, 1.0), found(seen | True, 0.5), found(seen, 1.0)
+    np.testing.assert_allclose(full.log_likelihood, 3 * jnp.sum(each), rtol=0.01)
+    np.testing.assert_allclose(part.log_likelihood, 3 * jnp.sum(each) - each[0, 0], rtol=0.01)
+    np.testing.assert_allclose(full.kl, kl, rtol=1e-6)
+    np.testing.assert_allclose(full.value, full.log_likelihood - kl, rtol=1e-6)
+    np.testing.assert_allclose(half.value, full.log_likelihood - kl / 2, rtol=1e-6)
 
 
 def test_path_kl_by_girsanov():
     """Constant drifts a and b with noise s diverge by (a - b)^2 / (2 s^2) per unit of time and node."""
     start = Fixed(jnp.zeros((4, 1)), jnp.full((4, 1), 0.1))
-
-    def constant(value):
-        return lambda t, z, g: jnp.full_like(z, value)
-
-    m = gde.LatentGDE(start, constant(0.5), constant(0.4), observed=OBSERVED, prior_drift=constant(0.2))
-    found = m(window(), TIMES, key=KEY, samples=3)
-    np.testing.assert_allclose(found.path_kl, 4 * 0.7 * 0.3**2 / (2 * 0.4**2), rtol=1e-4)
-    assert found.states.shape == (3, 3, 4, 1)
-    elbo = m.elbo(window(), TIMES, jnp.zeros((3, 2, 1)), key=KEY)
+    drift, prior = constant(0.5), constant(0.2)
+    m = gde.LatentGDE(start, drift, constant(0.4), observed=OBSERVED, prior_drift=prior, config=FIXED)
+    elbo = bound(m, jnp.zeros((3, 2, 1)), samples=3, kl_weight=1.0)
+    np.testing.assert_allclose(elbo.path_kl, 4 * 0.7 * 0.3**2 / (2 * 0.4**2), rtol=1e-4)
     np.testing.assert_allclose(elbo.value, elbo.log_likelihood - elbo.kl - elbo.path_kl, rtol=1e-5)
 
 
@@ -174,8 +186,8 @@ def test_gradients_reach_every_part():
 
 def test_attention_along_the_solution():
     m = model()
-    found = m(window(), TIMES, key=KEY)
-    (weights,) = m.attention(found.states[0], found.times, graph())
+    states = jax.random.normal(KEY, (3, 4, 1))
+    (weights,) = m.attention(states, TIMES, graph())
     assert weights.shape == (3, 8 + 4, 1)
     g = graph()
     arriving = np.zeros((3, 4))
@@ -183,11 +195,7 @@ def test_attention_along_the_solution():
         arriving[:, receiver] += weights[:, e, 0]
     np.testing.assert_allclose(arriving, 1, rtol=1e-5)
     with pytest.raises(gde.InputError, match="attention"):
-        gde.LatentGDE(encoder("tcn"), lambda t, z, g: z, observed=OBSERVED).attention(found.states[0], TIMES, graph())
-
-
-def constant_noise(size):
-    return lambda t, z, g: jnp.full_like(z, size)
+        gde.LatentGDE(encoder("tcn"), lambda t, z, g: z, observed=OBSERVED).attention(states, TIMES, graph())
 
 
 @pytest.mark.parametrize(("collapsed", "noise"), [(False, 0.3), (True, 1e-5)])
@@ -200,7 +208,7 @@ def test_the_guard_tells_of_collapse(collapsed, noise):
             return Gaussian(mean + 1.0, jnp.full_like(mean, 0.2))
 
     read = Fixed(jnp.zeros((4, 1)), jnp.ones((4, 1))) if collapsed else Far()
-    m = gde.LatentGDE(read, lambda t, z, g: -z, constant_noise(noise), observed=OBSERVED)
+    m = gde.LatentGDE(read, lambda t, z, g: -z, constant(noise), observed=OBSERVED, config=FIXED)
     report = collapse_report(m, gde.GraphStream.stack([window(s) for s in range(4)]), TIMES, key=KEY)
     assert report.posterior_collapsed == report.noise_collapsed == collapsed
     np.testing.assert_allclose(report.diffusion, noise, rtol=1e-4)
