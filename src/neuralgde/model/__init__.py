@@ -1,13 +1,5 @@
 """Models: `model(x, times, graph)` predicts the nodes' features at `times`; x are those at `times[0]`.
 
-from ._latent import Elbo as Elbo
-from ._latent import KLSchedule as KLSchedule
-from ._latent import LatentGDE as LatentGDE
-from ._latent import LatentPrediction as LatentPrediction
-from ._latent_encoders import GraphEncoder as GraphEncoder
-from ._latent_encoders import TCNEncoder as TCNEncoder
-from ._latent_guard import CollapseReport as CollapseReport
-from ._latent_guard import collapse_report as collapse_report
 Hybrid models forecast from a stream of observations instead: `model(stream, query_times)`.
 """
 
@@ -23,6 +15,14 @@ from ._flat_gru import gru as gru
 from ._gcde_gru import gcde_gru as gcde_gru
 from ._gcde_gru import gcgru as gcgru
 from ._hybrid_gde import HybridGDE as HybridGDE
+from ._latent import Elbo as Elbo
+from ._latent import KLSchedule as KLSchedule
+from ._latent import LatentGDE as LatentGDE
+from ._latent import LatentPrediction as LatentPrediction
+from ._latent_encoders import GraphEncoder as GraphEncoder
+from ._latent_encoders import TCNEncoder as TCNEncoder
+from ._latent_guard import CollapseReport as CollapseReport
+from ._latent_guard import collapse_report as collapse_report
 from ._neural_gde import NeuralGDE as NeuralGDE
 from ._neural_gsde import NeuralGSDE as NeuralGSDE
 from ._neural_ode import FlatField as FlatField
