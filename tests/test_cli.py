@@ -49,6 +49,14 @@ def test_unknown_experiment_names_the_nearest():
 
 
 @pytest.mark.parametrize(
+    "experiment, keep, message", [("cora", "0.3", "drops no snapshots"), ("traffic", "30", "such as 1,0.3, got '30'")]
+)
+def test_shares_to_keep(experiment, keep, message):
+    run = gde("reproduce", experiment, "--keep", keep)
+    assert run.returncode == 2 and message in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
     "error, status",
     [
         (InputError("edge 3 names node 12,\n  but there are 10 nodes"), 2),

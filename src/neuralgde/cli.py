@@ -49,14 +49,21 @@ def demo() -> None:
 
 
 # The paper's experiments, by the name they are called with; each module has `run(folder, *, seeds, quick, console)`.
-_EXPERIMENTS = {"multi-agent": "multi_agent", "cora": "cora"}
+_EXPERIMENTS = {"multi-agent": "multi_agent", "traffic": "traffic", "cora": "cora"}
+# How many seeds to train by default, in full and with --quick.
+_SEEDS = {"multi-agent": (10, 2), "traffic": (3, 1), "cora": (10, 2)}
 
 
 @app.command()
 def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(_EXPERIMENTS)}.", show_default=False)],
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many seeds to train.", show_default="10, or 2 with --quick")
+        int | None,
+        typer.Option(min=1, help="How many seeds to train.", show_default="10, traffic 3; fewer with --quick"),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(help="traffic: the shares of snapshots to keep.", show_default="1,0.7,0.5,0.3; 0.3 with --quick"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small enough to look at in a minute or two.")] = False,
     out: Annotated[
@@ -70,6 +77,7 @@ def reproduce(
     """
     if experiment not in _EXPERIMENTS:
         raise InputError(unknown_name("experiment", experiment, _EXPERIMENTS))
+    options = {} if keep is None else {"keeps": _shares(keep, experiment)}
     folder = out or Path("runs") / experiment
     # Made before the work: a folder that cannot be written should not cost a run.
     try:
@@ -77,7 +85,20 @@ def reproduce(
     except OSError as error:
         raise InputError(f"--out: {folder} cannot be made a folder: {error.strerror}. Choose another.") from error
     module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")
-    module.run(folder, seeds=seeds or (2 if quick else 10), quick=quick, console=_console())
+    module.run(folder, seeds=seeds or _SEEDS[experiment][quick], quick=quick, console=_console(), **options)
+
+
+def _shares(keep: str, experiment: str) -> tuple[float, ...]:
+    """The numbers of a list such as 1,0.7."""
+    if experiment != "traffic":
+        raise InputError(f"--keep: {experiment} drops no snapshots. Leave it out.")
+    try:
+        shares = tuple(float(part) for part in keep.split(","))
+    except ValueError:
+        shares = ()
+    if not shares or not all(0 < share <= 1 for share in shares):
+        raise InputError(f"--keep: expected shares above 0, up to 1, separated by commas, such as 1,0.3, got {keep!r}.")
+    return shares
 
 
 simulate = typer.Typer(help="Simulate a system and write its trajectories to a file.", no_args_is_help=True)

@@ -6,20 +6,26 @@ import pytest
 
 from neuralgde.data import EnglandMobility, load_england
 from neuralgde.experiments._traffic_england import CASES, EDGES, EnglandTask, naive_rows
+from neuralgde.experiments._traffic_england_models import EnglandConfig, train_england
 from neuralgde.graph import Graph, GraphStream
 
 
-@pytest.fixture
-def task():
-    """Ten days of two regions: cases count the days, one edge is there every day and one every other day."""
+def make_task(later=0.0) -> EnglandTask:
+    """Twelve days of two regions: cases count the days, one edge is there every day and one every other day."""
     days = 12
     movements = np.zeros((days, 2, 2))
     movements[:, 0, 1] = np.e - 1
     movements[::2, 1, 0] = np.e - 1
     cases = np.arange(days)[:, None] * np.array([1.0, 10.0])
+    cases[-1] += later
     stream = GraphStream(jnp.arange(days, dtype=float), cases[..., None], [Graph.from_adjacency(m) for m in movements])
     data = EnglandMobility(stream, movements, np.datetime64("2020-03-13") + np.arange(days))
     return EnglandTask.of(data, train_days=6, validation_days=2)
+
+
+@pytest.fixture
+def task():
+    return make_task()
 
 
 def test_parts(task):
@@ -36,6 +42,16 @@ def test_naive_rows(task):
     # Of two pairs one is always right, and the other always wrong if today is tomorrow.
     assert rows["persistence", EDGES, "accuracy"] == pytest.approx(0.5)
     assert rows["persistence", EDGES, "mae"] == pytest.approx(0.5)
+
+
+def test_england_learns_from_training_days_alone(tmp_path):
+    config = EnglandConfig(hidden=3, steps=2)
+    rows = train_england(make_task(), config, 1, 0, tmp_path)
+    again = train_england(make_task(later=100.0), config, 1, 0, tmp_path)
+    assert {row.model for row in rows} == {"GCGRU", "GCDE-GRU"} and all(np.isfinite(row.mean) for row in rows)
+    # What changes on the last day changes the score of that day, through the truth alone.
+    changed = [row.metric for row, other in zip(rows, again, strict=True) if row.mean != other.mean]
+    assert set(changed) == {"rmse", "mae"}
 
 
 @pytest.mark.data

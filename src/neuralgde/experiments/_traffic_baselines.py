@@ -9,7 +9,7 @@ from jaxtyping import Float
 from ..data import Windows
 from ._traffic_protocol import TrafficTask, score
 
-_PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1)
+_PENALTIES = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0)
 # Gaps count up to an hour; beyond, the mean day is all there is to say.
 _LONGEST_GAP = 12.0
 _NEAREST = 6

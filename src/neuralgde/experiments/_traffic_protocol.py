@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -67,6 +68,22 @@ class TrafficTask:
     def test_windows(self, keep: float, repeats: int = 20, **options: Any) -> list[Windows]:
         """The test days undersampled so many times; once where nothing is dropped."""
         return [self.windows("test", keep, seed, **options) for seed in range(1 if keep == 1 else repeats)]
+
+    def regimes(self, repeats: int = 20) -> dict[str, list[Windows]]:
+        """Test days unlike those of training: longer gaps, several snapshots ahead, and sensors that are out.
+
+        Of the sensors that are out for an hour on average, those count that the last observation does not have.
+        """
+        out = []
+        for seed in range(repeats):
+            windows = self.windows("test", 0.7, seed, by="sensor", outage=self.test.slots / 24)
+            unseen = windows.target_mask & ~windows.mask[:, -1:]
+            out.append(eqx.tree_at(lambda w: w.target_mask, windows[::4], unseen[::4]))
+        return {
+            "longer gaps": self.test_windows(0.1, repeats),
+            "6 ahead": self.test_windows(0.3, repeats, queries=6),
+            "sensors out": out,
+        }
 
     def profile_at(self, slot: Any) -> Float[np.ndarray, "... sensors"]:
         """The mean of each sensor at places of the day, over the training days."""
