@@ -23,6 +23,7 @@ _MAKERS = {"GCGRU": gcgru, "GCDE-GRU": gcde_gru}
 class EnglandConfig:
     """Settings of England's models: one long stream, all of whose training days count in every step."""
 
+    models: tuple[str, ...] = ("GCGRU", "GCDE-GRU")
     hidden: int = 16
     steps: int = 400
     rate: float = 3e-3
@@ -63,8 +64,8 @@ def train_england(task: EnglandTask, config: EnglandConfig, seeds: int, seed: in
     validation = jnp.asarray(np.isin(days, list(task.validation)), float)
     pairs = jnp.asarray(task.pairs & ~np.eye(len(task.pairs), dtype=bool), float)
     keys = jax.vmap(jax.random.key)(seed + jnp.arange(seeds))
-    for name, make in _MAKERS.items():
-        models = eqx.filter_vmap(lambda key, make=make: _make(make, config, key))(keys)
+    for name in config.models:
+        models = eqx.filter_vmap(lambda key, name=name: _make(_MAKERS[name], config, key))(keys)
         result = fit_seeds(
             models,
             _DayLoss(train, pairs, config.edge_weight),

@@ -191,11 +191,12 @@ class Trained(eqx.Module):
 
     def __call__(self, windows: Windows) -> Float[np.ndarray, "seeds windows queries nodes"]:
         """Forecasts in the units of the data, of every seed."""
-        # Padded to a few sizes: undersamplings differ in length, and each length would be a program of its own.
-        size = -(-len(windows) // _FORECAST_BATCH) * _FORECAST_BATCH
-        padded = windows[np.minimum(np.arange(size), len(windows) - 1)]
-        out = _forecast_seeds(self.models, self.view, self.graph, jax.tree.map(jnp.asarray, padded))
-        return np.asarray(out[:, : len(windows), ..., 0])
+        # So many at a time, the last ones padded: undersamplings differ in length, and share a program.
+        out = []
+        for start in range(0, len(windows), _FORECAST_BATCH):
+            some = windows[np.minimum(np.arange(start, start + _FORECAST_BATCH), len(windows) - 1)]
+            out.append(_forecast_seeds(self.models, self.view, self.graph, jax.tree.map(jnp.asarray, some)))
+        return np.concatenate([np.asarray(part) for part in out], axis=1)[:, : len(windows), ..., 0]
 
 
 @eqx.filter_jit
