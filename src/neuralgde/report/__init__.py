@@ -1,8 +1,19 @@
-"""What people look at: results as tables and files, figures in one style."""
+"""What people look at: results as tables and files, figures in one style, a page."""
 
 from ._figures import PALETTE as PALETTE
 from ._figures import new_figure as new_figure
 from ._figures import save_figure as save_figure
+from ._page_data import Calibration as Calibration
+from ._page_data import Fans as Fans
+from ._page_data import LatentFlow as LatentFlow
+from ._page_data import Network as Network
+from ._page_data import Page as Page
+from ._page_data import Scores as Scores
+from ._page_data import SolverStats as SolverStats
+from ._page_data import Training as Training
+from ._page_files import has_page_data as has_page_data
+from ._page_files import read_page_data as read_page_data
+from ._page_files import write_page_data as write_page_data
 from ._result import METRICS as METRICS
 from ._result import Result as Result
 from ._result import Row as Row
