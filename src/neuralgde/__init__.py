@@ -20,7 +20,19 @@ _HOMES = {
     ),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip
-_SUBMODULES = ("data", "field", "graph", "integrate", "metrics", "model", "nn", "report", "simulate", "train")
+_SUBMODULES = (
+    "conformal",
+    "data",
+    "field",
+    "graph",
+    "integrate",
+    "metrics",
+    "model",
+    "nn",
+    "report",
+    "simulate",
+    "train",
+)
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = sorted([*_HOME_OF, *_SUBMODULES, "__version__"])  # pyright: ignore[reportUnsupportedDunderAll]
