@@ -60,8 +60,8 @@ class Scores:
     """How far forecasts are from the truth. The first of `models` is the one judged, the others are what it must beat.
 
     `metrics` are names such as "mae", "rmse", "crps", "coverage_90"; the first one decides. NaN where there is
-    no value. `horizons` are words such as "15 min". `nodes` are names, those of the fan charts where there are any. `points` is
-    how many readings `overall` was measured on.
+    no value. `horizons` are words such as "15 min". `nodes` are names, those of the fan charts where there are any.
+    `points` is how many readings `overall` was measured on.
     """
 
     models: tuple[str, ...]
