@@ -13,7 +13,7 @@ COMPILE := .cache/lock/bin/uv pip compile --quiet --universal --python-version 3
            --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers test-data test-browser lint format types imports check bench peers lock clean
+.PHONY: help demo test test-peers test-data test-browser lint format types imports check bench docs peers lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +55,16 @@ check: lint types imports  ## lint, types and imports
 bench: $(VENV)/.peers  ## ours and the peers', the same work in one run
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(VENV)/.docs  ## build the documentation into build/docs
+	$(BIN)/mkdocs build --strict $(ARGS)
+
 peers: $(VENV)/.peers  ## install the PyTorch libraries that tests and benchmarks compare with
 
 lock: .cache/lock/bin/uv  ## resolve the lock files anew (ARGS=--upgrade takes newer versions)
 	$(COMPILE) --generate-hashes --extra dev -o requirements/dev.lock pyproject.toml requirements/build.in
 	$(COMPILE) --generate-hashes -c requirements/dev.lock -o requirements/runtime.lock pyproject.toml requirements/build.in
+	$(COMPILE) --generate-hashes --extra docs -c requirements/dev.lock -o requirements/docs.lock pyproject.toml \
+	    requirements/build.in
 	$(COMPILE) --extra peers --excludes requirements/peers.exclude -c requirements/dev.lock \
 	    -o requirements/peers.lock pyproject.toml
 
@@ -98,6 +103,11 @@ $(VENV)/.dev: requirements/dev.lock pyproject.toml | $(BIN)/python
 	@$(PIP) --require-hashes -r requirements/dev.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.docs: requirements/docs.lock $(VENV)/.dev
+	@echo "installing from requirements/docs.lock"
+	@$(PIP) --require-hashes -r requirements/docs.lock
+	@touch $@
 
 # torch brings its own dependencies, which differ between its builds; the rest is exactly the lock file.
 $(VENV)/.peers: requirements/peers.lock $(VENV)/.dev
