@@ -241,6 +241,28 @@ def _simulate_network(network, until, out, runs, every, method, epsilon, seed) -
     typer.echo(f"{out}: {runs} run(s) of {len(network.species)} species, {len(times)} times")
 
 
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page to write.", show_default="FOLDER/report.html")
+    ] = None,
+) -> None:
+    """Write the page of a run: one HTML file with its charts and tables, which needs no network.
+
+    Folders of gde demo, gde backtest and gde reproduce have what it needs.
+
+    Example: gde report runs/multi-agent
+    """
+    from neuralgde.report import report_folder
+
+    try:
+        path = report_folder(folder, out)
+    except OSError as error:
+        raise InputError(f"{error.filename}: the page cannot be written there: {error.strerror}.") from error
+    typer.echo(f"{path}: {path.stat().st_size / 1e6:.1f} MB; open it in a browser")
+
+
 def _console() -> "Console":
     """Where experiments print. What is no terminal has no width of its own, and tables need some."""
     from rich.console import Console

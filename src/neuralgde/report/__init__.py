@@ -3,6 +3,10 @@
 from ._figures import PALETTE as PALETTE
 from ._figures import new_figure as new_figure
 from ._figures import save_figure as save_figure
+from ._folder import folder_page as folder_page
+from ._folder import report_folder as report_folder
+from ._page import page_html as page_html
+from ._page import write_page as write_page
 from ._page_data import Calibration as Calibration
 from ._page_data import Fans as Fans
 from ._page_data import LatentFlow as LatentFlow
@@ -20,3 +24,5 @@ from ._result import Row as Row
 from ._result import read_result as read_result
 from ._result import write_result as write_result
 from ._table import result_table as result_table
+from ._verdict import Verdict as Verdict
+from ._verdict import judge as judge

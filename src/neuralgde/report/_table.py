@@ -23,7 +23,7 @@ def result_table(rows: Sequence[Row], metric: str, title: str, digits: int = 3) 
         if any(row is not None and row.paper is not None for row in found):
             table.add_row(
                 f"{model} (paper)",
-                *("" if row is None or row.paper is None else _short(row.paper, digits) for row in found),
+                *("" if row is None or row.paper is None else short_number(row.paper, digits) for row in found),
                 style="dim",
             )
         table.add_row(model, *("" if row is None else _cell(row, digits) for row in found))
@@ -33,9 +33,10 @@ def result_table(rows: Sequence[Row], metric: str, title: str, digits: int = 3) 
 def _cell(row: Row, digits: int) -> str:
     if not np.isfinite(row.mean):
         return "failed"
-    return _short(row.mean, digits) + (f"±{_short(row.std, 2)}" if row.std else "")
+    return short_number(row.mean, digits) + (f"±{short_number(row.std, 2)}" if row.std else "")
 
 
-def _short(value: float, digits: int) -> str:
+def short_number(value: float, digits: int) -> str:
+    """So many digits, without an exponent where a person would write none."""
     text = f"{value:.{digits}g}"
     return f"{float(text):g}" if "e" in text and abs(value) < 1e5 else text
