@@ -12,7 +12,7 @@ from rich.console import Console
 
 from . import _harness, _machine
 
-MODULES = ("particles", "systems", "hybrid", "large", "cora", "ssa", "tau", "growth", "solvers", "sde")
+MODULES = ("particles", "systems", "hybrid", "large", "cora", "ssa", "tau", "growth", "solvers", "sde", "seeds")
 
 
 def main(arguments: list[str] | None = None) -> int:

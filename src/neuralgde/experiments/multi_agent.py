@@ -60,7 +60,8 @@ class MultiAgentConfig:
     - `train_runs`, `validation_runs`, `test_runs`: the trajectories of the second protocol, which tests on whole
       trajectories that were not seen; `runs_models` take part in it. `control_models` do the same on a system without
       drag, where energy is conserved: what a Hamiltonian network is made for.
-    - `grid_…`: the values tried for Static and the Neural ODE, on validation; no widths, no search.
+    - `grid_…`: the values tried for Static and the Neural ODE, on validation: every width with every rate, then the
+      other tolerances for the best. No widths, no search.
     """
 
     particles: int = 10
@@ -157,39 +158,53 @@ def _search(config: MultiAgentConfig, task: Task, progress: Progress) -> tuple[M
     task = task.first_seeds(config.grid_seeds)
     tried = []
     for name, field in _DENSE.items():
-        found = []
-        for settings in _grid(name, config):
-            trial = dataclasses.replace(config, **{field: settings})
-            progress.start(f"{name}, {_words(settings)}")
-            _, result = train_models(name, trial, task, rate=settings.rate, steps=config.grid_steps)
-            # A seed that never had a finite loss has an infinite best validation.
-            value = float(np.mean(np.asarray(result.best_validation)))
-            progress.end(f"validation {value:.3g}")
-            found.append((value, settings))
-            tried.append({"model": name, **dataclasses.asdict(settings), "validation": value})
-        if found:
-            _, best = min(found, key=lambda pair: pair[0])
-            progress.console.print(f"{name}: chosen {_words(best)}")
-            config = dataclasses.replace(config, **{field: best})
+        found = [_attempt(name, settings, config, task, progress) for settings in _grid(name, config)]
+        if not found:
+            continue
+        # Width and rate first, then the solver: over so short a time the solution hardly depends on it.
+        best = _best(found)
+        for tolerance in _tolerances(name, config)[1:]:
+            found.append(_attempt(name, dataclasses.replace(best, tolerance=tolerance), config, task, progress))
+        progress.console.print(f"{name}: chosen {_words(_best(found))}")
+        config = dataclasses.replace(config, **{field: _best(found)})
+        tried += [{"model": name, **dataclasses.asdict(settings), "validation": value} for value, settings in found]
     return config, tried
 
 
+def _attempt(
+    name: str, settings: DenseSettings, config: MultiAgentConfig, task: Task, progress: Progress
+) -> tuple[float, DenseSettings]:
+    """Some settings, and the mean over seeds of their best validation."""
+    trial = dataclasses.replace(config, **{_DENSE[name]: settings})
+    progress.start(f"{name}, {_words(settings)}")
+    _, result = train_models(name, trial, task, rate=settings.rate, steps=config.grid_steps)
+    # A seed that never had a finite loss has an infinite best validation.
+    value = float(np.mean(np.asarray(result.best_validation)))
+    progress.end(f"validation {value:.3g}")
+    return value, settings
+
+
+def _best(found: list[tuple[float, DenseSettings]]) -> DenseSettings:
+    return min(found, key=lambda pair: pair[0])[1]
+
+
 def _grid(name: str, config: MultiAgentConfig) -> list[DenseSettings]:
+    """Widths and rates, at the first tolerance."""
     if name not in config.models:
         return []
-    tolerances = config.grid_tolerances if name == "Neural ODE" else (None,)
-    return [
-        DenseSettings(width, rate, tolerance)
-        for width in config.grid_widths
-        for tolerance in tolerances
-        for rate in config.grid_rates
-    ]
+    first = _tolerances(name, config)[0]
+    return [DenseSettings(width, rate, first) for width in config.grid_widths for rate in config.grid_rates]
+
+
+def _tolerances(name: str, config: MultiAgentConfig) -> tuple[float | None, ...]:
+    return config.grid_tolerances if name == "Neural ODE" else (None,)
 
 
 def _count(config: MultiAgentConfig) -> int:
     """How many trainings there will be."""
     compared = (config.models, config.runs_models, config.control_models)
-    return sum(map(len, compared)) + sum(len(_grid(name, config)) for name in _DENSE)
+    searched = ((len(_grid(name, config)), len(_tolerances(name, config)) - 1) for name in _DENSE)
+    return sum(map(len, compared)) + sum(grid + more for grid, more in searched if grid)
 
 
 def _words(settings: DenseSettings) -> str:
