@@ -105,7 +105,7 @@ def _fans(page: Page) -> str:
         return ""
     return (
         "<p class='hint'>The line is the forecast, the bands are its intervals, the dots are what was read. A click in "
-        "the legend switches a line on or off; drag to zoom, double-click to go back.</p><div class='controls'>"
+        "the legend switches a line on or off<span class='mouse'>; drag to zoom, double-click to go back</span>.</p><div class='controls'>"
         "<label class='wide'>Node <select id='node'></select></label>"
         "<label>Order <select id='order'><option value='table'>as in the table</option>"
         "<option value='error'>largest error first</option></select></label>"

@@ -143,6 +143,7 @@
     const ranges = { whole: range([data.error]), ...Object.fromEntries(Object.entries(series).map(([k, v]) => [k, range(v)])) };
     ranges.whole[0] = 0;
     if (ranges.error) ranges.error[0] = 0;
+    const named = (text) => (network.geographic && !narrow() ? { title: { text } } : {});
     const bare = { showgrid: false, showticklabels: network.geographic, ticks: "", nticks: 5 };
     let chosen = 0, timer = null;
     if (slider) slider.max = fans.times.length - 1;
@@ -168,13 +169,13 @@
         { ...at(known), marker: { size, color: known.map((i) => values[i]), cmin: ranges[kind][0], cmax: ranges[kind][1],
           colorscale: kind === "whole" || kind === "error" ? ERRORS : VALUES, line: { color: "#444", width: 0.7 }, showscale: true,
           colorbar: { title: { text: plain(title), side: narrow() ? "top" : "right" }, thickness: 12, ...(narrow()
-            ? { orientation: "h", y: -0.12, yanchor: "top", len: 0.9 } : {}) } } },
+            ? { orientation: "h", y: -0.16, yanchor: "top", len: 0.9 } : {}) } } },
         { x: [network.x[chosen]], y: [network.y[chosen]], mode: "markers", type: "scatter", hoverinfo: "skip",
           marker: { size: size + 9, color: "rgba(0,0,0,0)", line: { color: BLUE, width: 3 } } },
       ], {
-        xaxis: { ...bare, ...(network.geographic ? { title: { text: "longitude" } } : {}) },
+        xaxis: { ...bare, ...named("longitude") },
         yaxis: { ...bare, ...(network.placed ? { scaleanchor: "x", scaleratio: network.ratio } : {}),
-          ...(network.geographic ? { title: { text: "latitude" } } : {}) },
+          ...named("latitude") },
         showlegend: false, uirevision: "map" });
     };
     const stop = () => { clearInterval(timer); timer = null; play.textContent = "Play"; };
