@@ -11,9 +11,11 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
+import numpy as np
+
 from .._errors import InputError
 from ._page_data import Page
-from ._page_json import page_json
+from ._page_json import node_errors, page_json
 from ._page_tables import facts, horizon_table, node_table, result_tables, score_table
 from ._verdict import judge, metric_name
 
@@ -105,7 +107,8 @@ def _fans(page: Page) -> str:
         return ""
     return (
         "<p class='hint'>The line is the forecast, the bands are its intervals, the dots are what was read. A click in "
-        "the legend switches a line on or off<span class='mouse'>; drag to zoom, double-click to go back</span>.</p><div class='controls'>"
+        "the legend switches a line on or off<span class='mouse'>; drag to zoom, double-click to go back</span>.</p>"
+        "<div class='controls'>"
         "<label class='wide'>Node <select id='node'></select></label>"
         "<label>Order <select id='order'><option value='table'>as in the table</option>"
         "<option value='error'>largest error first</option></select></label>"
@@ -117,6 +120,9 @@ def _fans(page: Page) -> str:
 def _graph(page: Page) -> str:
     if page.network is None:
         return ""
+    chart = _chart("map", "map", "The graph")
+    if page.fans is None and not np.isfinite(node_errors(page)).any():
+        return chart
     options, slider = "<option value='whole'>error, all times</option>", ""
     if page.fans is not None:
         known = page.fans.y is not None
@@ -133,8 +139,7 @@ def _graph(page: Page) -> str:
         hint += " A click on a node shows its forecast above."
     return (
         f"<p class='hint'>{hint}</p><div class='controls'>"
-        f"<label>Colour <select id='colour'>{options}</select></label>{slider}</div>"
-        + _chart("map", "map", "The graph")
+        f"<label>Colour <select id='colour'>{options}</select></label>{slider}</div>" + chart
     )
 
 

@@ -14,7 +14,7 @@ _FEW_POINTS = 100
 _NAMES = {
     "mae": "mean absolute error",
     "rmse": "root mean squared error",
-    "rmse_sensor": "RMSE, mean over sensors",
+    "rmse_sensor": "mean of the sensors' RMSE",
     "mape": "mean absolute percentage error",
     "nrmse": "normalised RMSE",
     "crps": "CRPS",
@@ -50,8 +50,10 @@ def judge(page: Page) -> Verdict | None:
     found = []
     if page.scores is not None and np.isfinite(page.scores.overall[0, 0]):
         found += _skill(page.scores, page.quantity)
-    if page.calibration is not None:
-        found += _coverage(page.calibration)
+    if page.calibration is not None and (said := _coverage(page.calibration)):
+        found += said
+        if page.scores is None:
+            found.append(("care", "The errors have not been held against naive forecasts: `gde backtest` does that."))
     if not found:
         return Verdict(
             "unknown",

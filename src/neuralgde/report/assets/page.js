@@ -149,7 +149,7 @@
     if (slider) slider.max = fans.times.length - 1;
 
     const show = () => {
-      const kind = colour.value, moving = kind !== "whole";
+      const kind = colour ? colour.value : "whole", moving = kind !== "whole";
       if (slider) {
         slider.disabled = play.disabled = !moving;
         const text = moving ? timeText(fans.times[slider.value], fans.dates) : "all times";
@@ -157,7 +157,7 @@
         slider.setAttribute("aria-valuetext", text);
       }
       const values = moving ? series[kind].map((row) => row[slider.value]) : data.error;
-      const title = colour.selectedOptions[0].textContent;
+      const title = colour ? colour.selectedOptions[0].textContent : "";
       const known = [], unknown = [];
       values.forEach((v, i) => (v === null ? unknown : known).push(i));
       const at = (ids) => ({ x: ids.map((i) => network.x[i]), y: ids.map((i) => network.y[i]), customdata: ids,
@@ -167,7 +167,7 @@
         { ...lines, mode: "lines", type: "scatter", line: { color: "#b5b5b5", width: 1 }, hoverinfo: "skip" },
         { ...at(unknown), marker: { size: size - 2, color: "#fff", line: { color: "#767676", width: 1.5 } } },
         { ...at(known), marker: { size, color: known.map((i) => values[i]), cmin: ranges[kind][0], cmax: ranges[kind][1],
-          colorscale: kind === "whole" || kind === "error" ? ERRORS : VALUES, line: { color: "#444", width: 0.7 }, showscale: true,
+          colorscale: kind === "whole" || kind === "error" ? ERRORS : VALUES, line: { color: "#444", width: 0.7 }, showscale: known.length > 0,
           colorbar: { title: { text: plain(title), side: narrow() ? "top" : "right" }, thickness: 12, ...(narrow()
             ? { orientation: "h", y: -0.16, yanchor: "top", len: 0.9 } : {}) } } },
         { x: [network.x[chosen]], y: [network.y[chosen]], mode: "markers", type: "scatter", hoverinfo: "skip",
@@ -180,7 +180,7 @@
     };
     const stop = () => { clearInterval(timer); timer = null; play.textContent = "Play"; };
     show();
-    colour.addEventListener("change", () => { if (timer) stop(); show(); });
+    if (colour) colour.addEventListener("change", () => { if (timer) stop(); show(); });
     if (slider) {
       slider.addEventListener("input", show);
       play.addEventListener("click", () => {
