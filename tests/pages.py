@@ -54,7 +54,11 @@ def full_page() -> Page:
         SolverStats(
             {"solver": "tsit5", "steps": 120, "evaluations": 720}, hours[:20], random.integers(1, 9, 20), "min"
         ),
-        {"model": "gcde-gru", "hidden": 32, "train": {"rate": 1e-3, "batch": 32}},
+        {
+            "model": "gcde-gru",
+            "hidden": 32,
+            "train": {"rate": 1e-3, "batch": 32, "a_setting_with_a_long_name": [{"and_a_part_with_another": [1.5, 2]}]},
+        },
         {"python": "3.11", "neuralgde": "0.1.0"},
     )
 

@@ -78,7 +78,12 @@ def test_it_is_whole_and_needs_no_network(text):
     words = " ".join(found.words)
     for part in ("Forecasts", "Map", "Errors", "Calibration", "Training", "Latent flow", "Solver", "Configuration"):
         assert part in words
-    assert "Sensor 'X9' has no readings" in words and "hidden" in words and "train.rate" in words
+    assert (
+        "Sensor 'X9' has no readings" in words
+        and "hidden" in words
+        and "train.rate" in words
+        and "long_name.0.and_a_part_with_another 1.5, 2" in words
+    )
     assert len(text) < 3e6
 
 

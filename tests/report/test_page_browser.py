@@ -66,6 +66,7 @@ def test_no_errors_no_network_nothing_wider_than_the_screen(opened, request):
         "[...document.querySelectorAll('.main-svg')].every((s) => s.getBoundingClientRect().width <= innerWidth)"
     )
     assert wide
+    assert opened.js("Math.min(...[...document.querySelectorAll('dd')].map((d) => d.clientWidth || 999))") > 100
     folder = os.environ.get("SCREENSHOTS")
     if folder:
         opened.screenshot(Path(folder) / f"report-{width}.png")

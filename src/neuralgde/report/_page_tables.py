@@ -75,8 +75,10 @@ def _flat(pairs: Iterable[tuple[str, Any]]) -> Iterable[tuple[str, str]]:
     for name, value in pairs:
         if isinstance(value, dict):
             yield from _flat((f"{name}.{key}", part) for key, part in value.items())
+        elif isinstance(value, list | tuple) and any(isinstance(part, dict) for part in value):
+            yield from _flat((f"{name}.{i}", part) for i, part in enumerate(value))
         elif isinstance(value, list | tuple):
-            yield str(name), ", ".join(str(v) for v in value)
+            yield str(name), ", ".join(short_number(v, 6) if isinstance(v, float) else str(v) for v in value)
         elif isinstance(value, float):
             yield str(name), short_number(value, 6)
         else:

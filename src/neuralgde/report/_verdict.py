@@ -53,7 +53,7 @@ def judge(page: Page) -> Verdict | None:
     if page.calibration is not None and (said := _coverage(page.calibration)):
         found += said
         if page.scores is None:
-            found.append(("care", "The errors have not been held against naive forecasts: `gde backtest` does that."))
+            found.append(("care", "The errors have not been held against naive forecasts: gde backtest does that."))
     if not found:
         return Verdict(
             "unknown",

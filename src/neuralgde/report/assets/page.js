@@ -170,8 +170,8 @@
           colorscale: kind === "whole" || kind === "error" ? ERRORS : VALUES, line: { color: "#444", width: 0.7 }, showscale: known.length > 0,
           colorbar: { title: { text: plain(title), side: narrow() ? "top" : "right" }, thickness: 12, ...(narrow()
             ? { orientation: "h", y: -0.16, yanchor: "top", len: 0.9 } : {}) } } },
-        { x: [network.x[chosen]], y: [network.y[chosen]], mode: "markers", type: "scatter", hoverinfo: "skip",
-          marker: { size: size + 9, color: "rgba(0,0,0,0)", line: { color: BLUE, width: 3 } } },
+        ...(choose ? [{ x: [network.x[chosen]], y: [network.y[chosen]], mode: "markers", type: "scatter", hoverinfo: "skip",
+          marker: { size: size + 9, color: "rgba(0,0,0,0)", line: { color: BLUE, width: 3 } } }] : []),
       ], {
         xaxis: { ...bare, ...named("longitude") },
         yaxis: { ...bare, ...(network.placed ? { scaleanchor: "x", scaleratio: network.ratio } : {}),
