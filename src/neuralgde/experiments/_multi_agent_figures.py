@@ -2,22 +2,32 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..report import PALETTE, Row, new_figure, save_figure
-from ._multi_agent_models import MODELS
 from ._multi_agent_tables import PERSISTENCE, TRUTH
 from ._multi_agent_tasks import Task
 
 if TYPE_CHECKING:
     from .multi_agent import MultiAgentConfig
 
-# A model has one colour in all figures; what is no model is black, by the shape of its line.
-_STYLES = {name: {"color": colour} for name, colour in zip(MODELS, (*PALETTE[1:], "#999999"), strict=True)}
-_STYLES |= {TRUTH: {"color": "black"}, PERSISTENCE: {"color": "black", "linestyle": ":"}}
+# A model looks the same in all figures; what is no model is black. The paper's two share a colour.
+_BLACK, _BLUE, _VERMILION, _GREEN, _PURPLE, _SKY, _ORANGE, _ = PALETTE
+_STYLES = {
+    TRUTH: {"color": _BLACK},
+    PERSISTENCE: {"color": _BLACK, "linestyle": ":"},
+    "Static": {"color": "#999999"},
+    "Neural ODE": {"color": _ORANGE},
+    "GCDE": {"color": _GREEN},
+    "GCDE-II": {"color": _GREEN, "linestyle": "--"},
+    "HGN": {"color": _PURPLE},
+    "GADE-II": {"color": _SKY},
+    "GMDE-II absolute": {"color": _BLUE, "linestyle": "--"},
+    "GMDE-II": {"color": _VERMILION},
+}
 _SNAPSHOTS = 5
 _SHOWN = ("Neural ODE", "GCDE", "GCDE-II", "GMDE-II")
 
@@ -64,13 +74,15 @@ def _adjacency(path: Path, states: np.ndarray, config: "MultiAgentConfig") -> No
     for ax, n in zip(axes, np.linspace(0, len(states) - 1, _SNAPSHOTS).astype(int), strict=True):
         ax.imshow(np.asarray(config.system.adjacency(jnp.asarray(states[n]))), vmin=0, vmax=1, cmap="viridis")
         ax.set_title(f"t = {n * config.dt:.2f} s")
+        ax.set(xticks=range(0, config.particles, 3), yticks=range(0, config.particles, 3), xlabel="particle")
         ax.grid(False)
+    axes[0].set_ylabel("particle")
     figure.suptitle("Adjacency: bright where two particles touch")
     save_figure(figure, path)
 
 
 def _errors(path: Path, rows: Sequence[Row], task: Task) -> None:
-    figure, ax = new_figure()
+    figure, ax = new_figure(size=(8, 4.4))
     by_name = {(row.model, row.setting): row for row in rows if row.metric == "nrmse"}
     *lengths, _ = task.lengths
     for model in dict.fromkeys(row.model for row in rows):
@@ -84,12 +96,14 @@ def _errors(path: Path, rows: Sequence[Row], task: Task) -> None:
             lengths,
             np.maximum(mean - std, mean / 10),
             mean + std,
-            alpha=0.15,
+            alpha=0.08,
             color=_STYLES[model]["color"],
             linewidth=0,
         )
     ax.set(xscale="log", yscale="log", xlabel="extrapolation steps", ylabel="NRMSE, mean ± sd over seeds")
-    ax.legend(fontsize=8)
+    ax.set_xticks(lengths, labels=[str(k) for k in lengths])
+    ax.minorticks_off()
+    _legend(ax)
     save_figure(figure, path)
 
 
@@ -115,7 +129,7 @@ def _extrapolation(
 
 
 def _energy(path: Path, energy: dict[str, np.ndarray], config: "MultiAgentConfig") -> None:
-    figure, ax = new_figure()
+    figure, ax = new_figure(size=(8, 4.4))
     for name, values in energy.items():
         if name == PERSISTENCE:
             continue
@@ -127,5 +141,10 @@ def _energy(path: Path, energy: dict[str, np.ndarray], config: "MultiAgentConfig
     top = 2 * energy[TRUTH].mean(0).max()
     ax.set(xlabel="time in s", ylabel="energy, mean over unseen runs", ylim=(0, top))
     ax.set_title(f"Rollouts of models trained on {config.train_runs} runs")
-    ax.legend(fontsize=8)
+    _legend(ax)
     save_figure(figure, path)
+
+
+def _legend(ax: Any) -> None:
+    """Beside the axes: there are too many lines for a legend not to cover one."""
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
