@@ -111,6 +111,18 @@ def test_a_page_without_charts_carries_no_plotly():
     assert len(text) < 1e5 and "18.76" in text and "the paper&#x27;s" in text and "data:image/png;base64,iVBOR" in text
 
 
+def test_a_column_that_repeats_another_is_left_out():
+    by_node = np.array([[[1.0, 2.0], [1.0, 2.0], [0.5, 1.0]]])
+    text = page_html(
+        Page(
+            "p",
+            scores=Scores(("m",), ("rmse_sensor", "rmse", "mae"), by_node.mean(2), nodes=("a", "b"), by_node=by_node),
+        )
+    )
+    heads = re.findall(r"<button type='button'>([^<]*)</button>", text)
+    assert heads == ["node", "RMSE", "MAE"] and "RMSE by sensor" in text
+
+
 def test_what_the_script_draws(text):
     page, data = full_page(), drawn(text)
     np.testing.assert_allclose(data["fans"]["mean"], page.fans.mean.T, atol=1e-3)

@@ -30,6 +30,7 @@ def test_round_trip(tmp_path):
     assert set(content) == keys
     assert set(content["rows"][0]) == {"model", "setting", "metric", "mean", "std", "paper"}
     assert [p.name for p in (tmp_path / "run").iterdir()] == ["result.json"]
+    assert (tmp_path / "run" / "result.json").stat().st_mode & 0o777 == 0o644
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

@@ -3,8 +3,6 @@
 import base64
 import gzip
 import importlib.util
-import os
-import tempfile
 from functools import cache
 from html import escape
 from importlib import resources
@@ -14,6 +12,7 @@ from string import Template
 import numpy as np
 
 from .._errors import InputError
+from ._files import replace_file
 from ._page_data import Page
 from ._page_json import node_errors, page_json
 from ._page_tables import facts, horizon_table, node_table, result_tables, score_table
@@ -25,20 +24,8 @@ _MAX_TABLE_NODES = 2000
 
 def write_page(path: str | Path, page: Page) -> Path:
     """Write a page as one self-contained HTML file; the folder is made if it is missing."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = page_html(page)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".page", suffix=".html")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # A temporary file is its owner's alone; a page is for others too.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return path
+    return replace_file(Path(path), lambda file: file.write(text.encode()))
 
 
 def page_html(page: Page) -> str:

@@ -2,18 +2,16 @@
 
 import dataclasses
 import json
-import os
-import tempfile
 import types
 import typing
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from .._errors import InputError
+from ._files import replace_file
 from ._page_data import Page
 
 _WORDS, _ARRAYS = "page.json", "page.npz"
@@ -24,13 +22,12 @@ _FORMAT = 1
 def write_page_data(folder: str | Path, page: Page) -> Path:
     """Write `page.json` and `page.npz`; the folder is made if it is missing. Returns the folder."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, np.ndarray] = {}
     words = {"format": _FORMAT, "page": _take_apart(page, "page", arrays)}
     text = json.dumps(words, indent=1, allow_nan=False, ensure_ascii=False)
     # The words last: they make a folder one that has a page.
-    _replace(folder / _ARRAYS, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
-    _replace(folder / _WORDS, lambda file: file.write(text.encode() + b"\n"))
+    replace_file(folder / _ARRAYS, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+    replace_file(folder / _WORDS, lambda file: file.write(text.encode() + b"\n"))
     return folder
 
 
@@ -105,15 +102,3 @@ def _put_together(kind: Any, value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict) and inner:
         return {k: _put_together(inner[1], v, arrays) for k, v in value.items()}
     return value
-
-
-def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".page")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -41,9 +41,14 @@ def node_table(scores: Scores, most: int) -> str:
     ours, others = scores.by_node[0], scores.by_node[1:, 0]
     key = ours[0] if scores.metrics[0] in HIGHER_IS_BETTER else -ours[0]
     order = np.argsort(np.where(np.isfinite(key), key, np.inf), kind="stable")[:most]
-    head = ["node", *(metric_name(m, short=True) for m in scores.metrics)]
-    head += [f"{model}: {metric_name(scores.metrics[0], short=True)}" for model in scores.models[1:]]
-    rows = [([_text(scores.nodes[i]), *(_number(v) for v in (*ours[:, i], *others[:, i]))], "") for i in order]
+    # Of one node, its RMSE and the mean over sensors of theirs are the same: a column that repeats another is left out.
+    repeats = [any(np.array_equal(ours[k], ours[j], equal_nan=True) for j in range(k)) for k in range(len(ours))]
+    shown = [k for k, repeated in enumerate(repeats) if not repeated]
+    head = ["node", *(metric_name(scores.metrics[k].removesuffix("_sensor"), short=True) for k in shown)]
+    head += [
+        f"{model}: {metric_name(scores.metrics[0].removesuffix('_sensor'), short=True)}" for model in scores.models[1:]
+    ]
+    rows = [([_text(scores.nodes[i]), *(_number(v) for v in (*ours[shown, i], *others[:, i]))], "") for i in order]
     return _table(head, rows, sortable=True)
 
 

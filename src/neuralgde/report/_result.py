@@ -3,15 +3,14 @@
 import dataclasses
 import importlib.metadata
 import json
-import os
 import platform
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._errors import InputError, unknown_name
+from ._files import replace_file
 
 METRICS = (
     "mape", "mape_paper", "median_relative_error", "nrmse", "rmse", "rmse_sensor", "mae", "accuracy", "crps",
@@ -63,19 +62,9 @@ class Result:
 
 def write_result(folder: str | Path, result: Result) -> Path:
     """Write `result.json` whole or not at all."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     # JSON has no NaN: a figure that could not be had is null.
     text = json.dumps(_plain(dataclasses.asdict(result)), indent=2, allow_nan=False)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".result", suffix=".json")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text + "\n")
-        os.replace(temporary, folder / "result.json")
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    return folder / "result.json"
+    return replace_file(Path(folder) / "result.json", lambda file: file.write(text.encode() + b"\n"))
 
 
 def read_result(folder: str | Path) -> Result:
