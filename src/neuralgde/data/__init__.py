@@ -1,20 +1,33 @@
 """Data sets, windows of them, undersampling, and the verified download that brings files to the user."""
 
 from ._block_model import stochastic_block_model as stochastic_block_model
+from ._clock import Clock as Clock
+from ._clock import format_stamps as format_stamps
+from ._clock import read_times as read_times
 from ._download import DataError as DataError
 from ._download import cache_dir as cache_dir
 from ._download import data_folders as data_folders
 from ._download import fetch as fetch
 from ._download import find as find
+from ._edge_table import Edges as Edges
+from ._edge_table import read_edges as read_edges
 from ._england import EnglandMobility as EnglandMobility
 from ._england import load_england as load_england
 from ._node_classification import NodeClassification as NodeClassification
 from ._pemsd7m import load_pemsd7m as load_pemsd7m
 from ._planetoid import load_cora as load_cora
+from ._read_table import read_table as read_table
+from ._readings import Columns as Columns
+from ._readings import Readings as Readings
+from ._readings import join as join
 from ._sensors import SensorSeries as SensorSeries
+from ._series_table import read_series as read_series
 from ._undersample import keep_sensors as keep_sensors
 from ._undersample import keep_snapshots as keep_snapshots
 from ._windows import Scale as Scale
 from ._windows import Windows as Windows
 from ._windows import make_windows as make_windows
 from ._windows import window_rows as window_rows
+from ._write_table import check_table_file as check_table_file
+from ._write_table import make_frame as make_frame
+from ._write_table import write_table as write_table
