@@ -61,10 +61,13 @@ class Checkpoint:
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if is_key else array
 
 
-def save_checkpoint(path: str | Path, trees: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+def save_checkpoint(
+    path: str | Path, trees: Mapping[str, Any], meta: Mapping[str, Any], *, keep_previous: bool = True
+) -> None:
     """Write the arrays of named trees, and JSON data, to a file.
 
-    The file is replaced at once and as a whole; what was there before is kept under its name with ".prev" after it.
+    The file is replaced at once and as a whole; what was there before is kept under its name with ".prev" after it,
+    unless `keep_previous` is False.
     """
     path = Path(path)
     arrays = {}
@@ -83,7 +86,7 @@ def save_checkpoint(path: str | Path, trees: Mapping[str, Any], meta: Mapping[st
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
+        if keep_previous and path.exists():
             _keep(path)
         os.replace(part, path)
         _sync_folder(path.parent)

@@ -29,6 +29,7 @@ def fit(
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> TrainResult:
     """Train a model.
 
@@ -44,6 +45,8 @@ def fit(
     - `checkpoint`: a file that the run is saved to, at the first event after every `checkpoint_every` steps (by default
       at every event) and at its end. Where it exists, the run goes on from there, and ends as if it had never stopped.
     - `progress`: None shows a bar on a terminal and nothing elsewhere, True also prints elsewhere, False is quiet.
+    - `time_limit`: about how many seconds there are. Once the first steps have shown how fast it goes, there are as
+      many as fit into them, and the schedule is that of so many.
     """
     return train(
         model,
@@ -59,6 +62,7 @@ def fit(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         progress=progress,
+        time_limit=time_limit,
     )
 
 

@@ -42,6 +42,7 @@ def train(
     checkpoint_every: int | None,
     progress: bool | None,
     in_turn: bool = False,
+    time_limit: float | None = None,
 ) -> TrainResult:
     """Train as `fit` says, with a leading seed axis on all arrays where there are seeds."""
     began = time.perf_counter()
@@ -86,7 +87,11 @@ def train(
             if validation is not None:
                 rename(look(state)[1], values, metric_fn is None)
             bar.compiled()
+        compiled, first = time.perf_counter(), step
         while not ended:
+            if time_limit is not None and step > first:
+                total = _affordable(total, step, every, first, compiled, began + time_limit)
+                bar.expect(total)
             count = min(every, total - step)
             rates = rate_at(config, np.arange(step, step + every), total, per_epoch)
             state, values = advance(state, step, count, rates)
@@ -109,6 +114,13 @@ def train(
             stacklevel=3,
         )
     return result
+
+
+def _affordable(total: int, step: int, every: int, first: int, compiled: float, deadline: float) -> int:
+    """As many steps as there is time for, by how fast they went, at least to the next event."""
+    now = time.perf_counter()
+    each = (now - compiled) / (step - first)
+    return min(total, step + max(every, int((deadline - now) / each) // every * every))
 
 
 def _result(program: Program, state: State, history: dict, validated: bool, seconds: float) -> TrainResult:

@@ -47,6 +47,12 @@ class ProgressBar(contextlib.AbstractContextManager):
             self._bar.start_task(self._task)
             self._bar.update(self._task, description="training")
 
+    def expect(self, total: int) -> None:
+        """There are so many steps, as it turned out."""
+        self._total = total
+        if self._bar is not None:
+            self._bar.update(self._task, total=total)
+
     def update(self, done: int, event: dict[str, Any], running: int) -> None:
         """Show an event."""
         loss = np.atleast_1d(np.asarray(event["loss"]))
