@@ -18,12 +18,14 @@ _HOMES = {
     "model": (
         "GraphEncoder", "HybridGDE", "KLSchedule", "LatentGDE", "NeuralGDE", "NeuralGSDE", "TCNEncoder", "gcde_gru",
     ),
+    "forecast": ("Backtest", "ForecastConfig", "Forecaster"),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip
 _SUBMODULES = (
     "conformal",
     "data",
     "field",
+    "forecast",
     "graph",
     "integrate",
     "metrics",

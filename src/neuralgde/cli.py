@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from neuralgde import _cli_forecast
 from neuralgde._errors import CheckpointError, InputError, SolveError, unknown_name
 
 if TYPE_CHECKING:
@@ -22,12 +23,13 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         from neuralgde import __version__
 
         typer.echo(f"neuralgde {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()
@@ -40,12 +42,22 @@ def _options(
 
 
 @app.command()
-def demo() -> None:
-    """Show the library at work on a small example."""
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(help="What decides the roads, the traffic and the model.")] = 0,
+) -> None:
+    """Do the main job on simulated traffic: fit, forecast a day with intervals, write a page. Under three minutes.
+
+    Example: gde demo -o runs/demo
+    """
     # Commands import what they need when they run: JAX would make even `gde --help` slow.
+    typer.echo("neuralgde: from a table of readings and a table of edges to forecasts (loading JAX)")
     from neuralgde.experiments.demo import run
 
-    run()
+    run(out, seed=seed, console=_console())
+
+
+_cli_forecast.register(app)
 
 
 # The paper's experiments, by the name they are called with; each module has `run(folder, *, seeds, quick, console)`.

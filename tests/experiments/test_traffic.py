@@ -12,8 +12,9 @@ import neuralgde as gde
 from neuralgde.data import DataError, SensorSeries
 from neuralgde.experiments import traffic
 from neuralgde.experiments._traffic_protocol import TrafficTask
-from neuralgde.experiments._traffic_training import FreshWindows, SensorError, View, WindowLoss
+from neuralgde.experiments._traffic_training import fresh_windows, view_of
 from neuralgde.experiments.traffic import TrafficConfig, run
+from neuralgde.forecast import SensorError, WindowLoss
 from neuralgde.report import read_result
 from neuralgde.simulate import freeway_network, simulate_freeway
 
@@ -65,7 +66,7 @@ def test_without_data_a_simulation_stands_in_and_says_so(monkeypatch):
 
 def test_fresh_windows_are_undersamplings(series):
     keep, length = 0.4, 3
-    fresh = FreshWindows.of(series, keep, length)
+    fresh = fresh_windows(series, keep, length)
     rows = np.tile(np.arange(length, len(series.values)), 3)
     w = jax.tree.map(np.asarray, fresh(jnp.asarray(rows, jnp.int32), jax.random.key(0)))
     fits = np.asarray(w.target_mask[:, 0, 0, 0])
@@ -94,14 +95,14 @@ def test_fresh_windows_are_undersamplings(series):
 
 
 def test_all_are_kept_where_keep_is_one(series):
-    fresh = FreshWindows.of(series, 1.0, 2, queries=3)
+    fresh = fresh_windows(series, 1.0, 2, queries=3)
     w = fresh(jnp.asarray(fresh.rows[::50]), jax.random.key(0))
     assert (np.asarray(w.query_times - w.times[:, -1:]) == 1).all() and w.target_mask.all()
     assert len(fresh.rows) == len(series.values) - 2 * 2
 
 
 def test_sensors_go_out_and_stay_out(series):
-    fresh = FreshWindows.of(series, 0.5, 4, outages=0.3)
+    fresh = fresh_windows(series, 0.5, 4, outages=0.3)
     w = fresh(jnp.asarray(fresh.rows), jax.random.key(0))
     mask = np.asarray(w.mask[..., 0])
     assert (np.diff(mask.astype(int), axis=1) <= 0).all()
@@ -113,7 +114,7 @@ def test_sensors_go_out_and_stay_out(series):
 
 @pytest.mark.parametrize("mean_day", [False, True])
 def test_what_a_model_is_shown_is_read_back(task, mean_day):
-    view = View.of(task, mean_day)
+    view = view_of(task, mean_day)
     w = jax.tree.map(jnp.asarray, task.windows("test", 0.5, seed=0))
     shown, inputs = view.show(w)
     np.testing.assert_allclose(view.read(shown.targets, w), w.targets, rtol=1e-4)
@@ -121,14 +122,14 @@ def test_what_a_model_is_shown_is_read_back(task, mean_day):
     nothing = view.read(jnp.zeros_like(w.targets), w)[:, :, :, 0]
     expected = task.profile[np.asarray(w.query_slot)] if mean_day else np.full(nothing.shape, task.scale.mean)
     np.testing.assert_allclose(nothing, expected, rtol=1e-4)
-    assert (inputs is None) == (not mean_day) and view.inputs == int(mean_day)
+    assert (inputs is None) == (not mean_day)
     values = task.train.values - (np.tile(task.profile, (4, 1)) if mean_day else task.scale.mean)
     train = view.show(jax.tree.map(jnp.asarray, task.windows("train", 1.0, seed=0)))[0].values
     assert float(jnp.std(train)) == pytest.approx(1, rel=0.02) and np.nanstd(values) > 0
 
 
 def test_loss_and_selection_are_the_errors_they_say(task):
-    view, graph = View.of(task, False), task.train.graph()
+    view, graph = view_of(task, False), task.train.graph()
     w = jax.tree.map(jnp.asarray, task.windows("validation", 0.5, seed=0))
 
     def last(stream, times):

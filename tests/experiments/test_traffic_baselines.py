@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from neuralgde.data import SensorSeries, load_pemsd7m, make_windows
-from neuralgde.experiments._traffic_baselines import Persistence, SensorMean, TimeOfDay, filled, fit_ridge
+from neuralgde.experiments._traffic_baselines import SensorMean, fit_traffic_ridge
 from neuralgde.experiments._traffic_protocol import TrafficTask, errors_by_gap, evaluate, rows_of, score
+from neuralgde.forecast import expected, filled, last_value
 
 SENSORS, SLOTS, DAYS = 4, 24, 12
 DISTANCES = np.abs(np.arange(SENSORS)[:, None] - np.arange(SENSORS)) * 1000.0
@@ -53,33 +54,33 @@ def test_undersamplings_differ_by_seed_and_by_part(noisy):
 def test_missing_sensors(noisy):
     w = noisy.windows("test", 0.4, seed=0, by="sensor", outage=4.0)
     assert w.mask.mean() == pytest.approx(0.4, abs=0.15) and w.target_mask.all()
-    x = filled(noisy, w)
+    x = filled(w)
     mask = np.asarray(w.mask[..., 0])
     np.testing.assert_allclose(x[mask], np.asarray(w.values[..., 0])[mask], rtol=1e-6)
     never = ~mask.any(1)
     assert never.any()
-    expected = np.broadcast_to(noisy.profile[w.slot], x.shape)
-    np.testing.assert_allclose(np.swapaxes(x, 1, 2)[never], np.swapaxes(expected, 1, 2)[never])
+    mean = np.broadcast_to(noisy.profile[w.slot], x.shape)
+    np.testing.assert_allclose(np.swapaxes(x, 1, 2)[never], np.swapaxes(mean, 1, 2)[never])
     # Standing still is the last value seen, however old.
-    last = Persistence(noisy)(w)[:, 0]
+    last = last_value(w)[:, 0]
     at = np.argwhere(mask[:, 2] & ~mask[:, 3] & ~mask[:, 4])[0]
     assert last[tuple(at)] == w.values[at[0], 2, at[1], 0]
 
 
 def test_naive_forecasts(noisy):
     w = noisy.windows("test", 0.5, seed=0, queries=2)
-    assert Persistence(noisy)(w).shape == (len(w), 2, SENSORS)
-    np.testing.assert_array_equal(Persistence(noisy)(w)[:, 1], w.values[:, -1, :, 0])
-    np.testing.assert_array_equal(TimeOfDay(noisy)(w)[:, 1], noisy.profile[w.query_slot[:, 1]])
+    assert last_value(w).shape == (len(w), 2, SENSORS)
+    np.testing.assert_array_equal(last_value(w)[:, 1], w.values[:, -1, :, 0])
+    np.testing.assert_array_equal(expected(w)[:, 1], noisy.profile[w.query_slot[:, 1]])
     np.testing.assert_allclose(SensorMean(noisy)(w)[0, 0], noisy.train.values.mean(0))
 
 
 @pytest.mark.parametrize("rich", [False, True])
 def test_ridge_finds_what_is_linear(noisy, rich):
     train = [noisy.windows("train", 1.0, 0)]
-    ridge = fit_ridge(noisy, train, noisy.windows("validation", 1.0, 0), rich=rich)
+    ridge = fit_traffic_ridge(noisy, train, noisy.windows("validation", 1.0, 0), rich=rich)
     scores = {name: evaluate(f, noisy.test_windows(1.0)) for name, f in
-              {"ridge": ridge, "persistence": Persistence(noisy), "day": TimeOfDay(noisy)}.items()}  # fmt: skip
+              {"ridge": ridge, "persistence": last_value, "day": expected}.items()}  # fmt: skip
     error = {name: float(s["rmse"][0]) for name, s in scores.items()}
     # The noise of one step has a standard deviation of 1, and nothing can do better.
     assert 0.9 < error["ridge"] < 1.2 < min(error["persistence"], error["day"])
@@ -90,14 +91,14 @@ def test_ridge_is_exact_where_the_truth_is_linear():
     slopes = np.array([0.1, -0.2, 0.3, 0.05])
     task = make_task(100 + np.arange(DAYS * SLOTS)[:, None] * slopes)
     train = [task.windows("train", 0.6, seed) for seed in range(3)]
-    ridge = fit_ridge(task, train, task.windows("validation", 0.6, 0), rich=True)
+    ridge = fit_traffic_ridge(task, train, task.windows("validation", 0.6, 0), rich=True)
     scores = evaluate(ridge, task.test_windows(0.6, 2))
-    assert scores["rmse"].max() < 0.02 < evaluate(Persistence(task), task.test_windows(0.6, 2))["rmse"].min()
+    assert scores["rmse"].max() < 0.02 < evaluate(last_value, task.test_windows(0.6, 2))["rmse"].min()
 
 
 def test_scores_are_the_definitions(noisy):
     w = noisy.windows("test", 0.7, seed=1)
-    f = TimeOfDay(noisy)(w)
+    f = expected(w)
     error, y = f[:, 0] - w.targets[:, 0, :, 0], w.targets[:, 0, :, 0]
     found = score(f, w)
     assert found["rmse_sensor"] == pytest.approx(np.sqrt((error**2).mean(0)).mean(), rel=1e-5)
@@ -110,10 +111,10 @@ def test_scores_are_the_definitions(noisy):
 
 def test_errors_by_gap(noisy):
     test = noisy.test_windows(0.4, 3)
-    by_gap = errors_by_gap(Persistence(noisy), test, longest=4)
+    by_gap = errors_by_gap(last_value, test, longest=4)
     assert sum(count for _, count in by_gap.values()) == sum(map(len, test)) and max(by_gap) == 4
     squares = sum(error**2 * count for error, count in by_gap.values())
-    pooled = np.concatenate([(Persistence(noisy)(w)[:, 0] - w.targets[:, 0, :, 0]).ravel() for w in test])
+    pooled = np.concatenate([(last_value(w)[:, 0] - w.targets[:, 0, :, 0]).ravel() for w in test])
     assert np.sqrt(squares / sum(map(len, test))) == pytest.approx(np.sqrt((pooled**2).mean()), rel=1e-5)
     assert by_gap[1][0] < by_gap[3][0]
 
@@ -126,13 +127,13 @@ def test_errors_by_gap(noisy):
 def test_known_figures(data_dir, keep, persistence, mape, ridge):
     task = TrafficTask.of(load_pemsd7m(data_dir / "pemsd7m"))
     test = task.test_windows(keep)
-    still = evaluate(Persistence(task), test)
+    still = evaluate(last_value, test)
     # 20 undersamplings have a standard deviation of 0.1 at keep 0.3, so their mean is good to some hundredths.
     assert still["rmse_sensor"].mean() == pytest.approx(persistence, rel=0.01)
     assert still["mape"].mean() == pytest.approx(mape, rel=0.01)
     if keep == 1:
         assert evaluate(SensorMean(task), test)["rmse_sensor"].mean() == pytest.approx(12.49, abs=0.01)
     train = [task.windows("train", keep, seed) for seed in range(1 if keep == 1 else 2)]
-    fitted = fit_ridge(task, train, task.windows("validation", keep, 0))
+    fitted = fit_traffic_ridge(task, train, task.windows("validation", keep, 0))
     assert evaluate(fitted, test[:8])["rmse_sensor"].mean() == pytest.approx(ridge, rel=0.03)
     assert len(make_windows(task.test)) == 5 * 288 - 5

@@ -45,6 +45,9 @@ class Windows(eqx.Module):
     - `query_times` (windows, queries): the times asked for, all after the last observation.
     - `targets`, `target_mask` (windows, queries, nodes, features): the truth at those times, where it is known.
     - `period`: steps a day.
+    - `base`, `query_base`: what was to be expected at those times, such as the mean day, where there is such a thing.
+    - `inputs` (windows, length, nodes, channels): what else is known in advance at the observations.
+    - `era` (windows,): which of the graphs that changed in time holds, where they are given stacked.
 
     Arrays have one shape whatever the spacing, so one compiled program takes any batch of as many windows. A model gets
     `windows.stream(graph)`.
@@ -57,6 +60,10 @@ class Windows(eqx.Module):
     targets: Float[Array | np.ndarray, "*windows queries nodes features"]
     target_mask: Bool[Array | np.ndarray, "*windows queries nodes features"]
     period: int = eqx.field(static=True)
+    base: Float[Array | np.ndarray, "*windows length nodes features"] | None = None
+    query_base: Float[Array | np.ndarray, "*windows queries nodes features"] | None = None
+    inputs: Float[Array | np.ndarray, "*windows length nodes channels"] | None = None
+    era: Int[Array | np.ndarray, "*windows"] | None = None
 
     def __len__(self) -> int:
         """How many windows there are."""
@@ -93,18 +100,33 @@ class Windows(eqx.Module):
         targets = xp.where(self.target_mask, scale.apply(self.targets), 0)
         return eqx.tree_at(lambda w: (w.values, w.targets), self, (values, targets))
 
+    def feature(self, f: int) -> "Windows":
+        """One of several features."""
+        names = ("values", "mask", "targets", "target_mask", "base", "query_base")
+        arrays = {name: a[..., f : f + 1] for name in names if (a := getattr(self, name)) is not None}
+        return eqx.tree_at(lambda w: [getattr(w, name) for name in arrays], self, list(arrays.values()))
+
+    def with_profile(self, profile: Float[np.ndarray, "slots nodes"]) -> "Windows":
+        """These windows, with a mean day as what is to be expected."""
+        base, later = (profile[np.asarray(slot)][..., None] for slot in (self.slot, self.query_slot))
+        return eqx.tree_at(lambda w: (w.base, w.query_base), self, (base, later), is_leaf=lambda x: x is None)
+
     def stream(self, graph: Graph, inputs: Any = None) -> GraphStream:
         """The history of one window as a stream, or of many as a batch of streams that share the graph.
 
         `inputs` are known in advance at each observation: (windows, length, channels), or with nodes before channels.
         """
+        graphs = None
+        if self.era is not None:
+            graphs, graph = jax.tree.map(lambda a: a[self.era], graph), jax.tree.map(lambda a: a[0], graph)
         if self.times.ndim == 1:
-            return GraphStream(self.times, self.values, graph, self.mask, inputs)
+            return GraphStream(self.times, self.values, graph if graphs is None else graphs, self.mask, inputs)
         first = GraphStream(self.times[0], self.values[0], graph, self.mask[0], None if inputs is None else inputs[0])
         arrays = {"times": self.times, "values": self.values, "mask": self.mask, "inputs": inputs}
         arrays["step_mask"] = np.ones(self.times.shape, bool)
         arrays = {name: jnp.asarray(a) for name, a in arrays.items() if a is not None}
-        return eqx.tree_at(lambda s: [getattr(s, name) for name in arrays], first, list(arrays.values()))
+        stream = eqx.tree_at(lambda s: [getattr(s, name) for name in arrays], first, list(arrays.values()))
+        return stream if graphs is None else eqx.tree_at(lambda s: s.graphs, stream, graphs)
 
 
 def _library(x: Any) -> Any:

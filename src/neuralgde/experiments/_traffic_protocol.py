@@ -63,7 +63,8 @@ class TrafficTask:
         else:
             rows, sensors = series.values.shape
             kept = keep_sensors(rows, sensors, keep, seed=own, outage=outage)
-        return make_windows(series, kept, length=self.length, queries=queries)
+        windows = make_windows(series, kept, length=self.length, queries=queries)
+        return windows.with_profile(self.profile)
 
     def test_windows(self, keep: float, repeats: int = 20, **options: Any) -> list[Windows]:
         """The test days undersampled so many times; once where nothing is dropped."""

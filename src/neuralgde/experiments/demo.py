@@ -1,83 +1,95 @@
-"""The demonstration: learn how heat flows over a graph from irregular snapshots, then predict runs never seen."""
+"""The demonstration: the main job on data that it simulates, from tables to forecasts and a page."""
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
+import time
+from pathlib import Path
+
 import numpy as np
-import optax
-from jaxtyping import Array, Float
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
-from .. import metrics
-from ..field import GMDE
-from ..graph import Graph
-from ..integrate import solve
+from ..data import keep_snapshots, write_table
+from ..forecast import Backtest, Forecaster, backtest_page, backtest_table, forecast_columns
+from ..report import write_page, write_page_data
+from ..simulate import FreewayRun, freeway_network, simulate_freeway
 
-NUM_NODES, NUM_RUNS, NUM_TIMES, STEPS = 20, 32, 6, 400
-# What is simulated, and what the model has to find out: du_v/dt = sum over neighbours (u_u - u_v) + u_v - u_v^3.
-TRUTH = "diffusion with a double-well reaction"
-
-
-def run() -> None:
-    """Simulate, train, predict, and print how far off the predictions are beside two naive ones."""
-    console = Console()
-    console.print(f"[bold]neuralgde[/bold]: a Neural GDE learns {TRUTH} on a graph of {NUM_NODES} nodes.")
-    rng = np.random.default_rng(0)
-    position = rng.uniform(size=(NUM_NODES, 2))
-    distance = np.linalg.norm(position[:, None] - position[None], axis=-1)
-    graph = Graph.from_nearest(distance, k=3)
-    train, test = (_simulate(rng, graph) for _ in range(2))
-    field = _fit(GMDE(widths=(1, 24, 1), key=jax.random.key(0)), *train, graph, console)
-    _report(field, *test, graph, console)
+DAYS, KEEP = 14, 0.5
+# Two freeways with a sensor each mile: large enough to have queues that move, small enough for two cores.
+CORRIDORS, MILES = 2, 10.0
+OPTIONS = {"steps": 400, "hidden": 24, "horizon": 6 * 3600.0}
 
 
-def _truth(t: Array, z: Float[Array, "nodes 1"], graph: Graph) -> Float[Array, "nodes 1"]:
-    return z - z**3 - graph.operator("laplacian") @ z
+def run(folder: str | Path, *, seed: int = 0, console: Console | None = None, **options: object) -> Backtest:
+    """Simulate, drop snapshots, fit, forecast the last day, and write `forecast.csv` and `report.html`.
+
+    `options` are those of the Forecaster, in the place of the demonstration's own.
+    """
+    console = console or Console()
+    folder = Path(folder)
+    began = time.perf_counter()
+
+    def say(text: str) -> None:
+        console.print(f"{time.perf_counter() - began:4.0f} s  {text}", markup=False, highlight=False)
+
+    say(f"simulating {CORRIDORS} freeways for {DAYS} days, a reading of every sensor each 5 minutes")
+    # From a Saturday on, so that the last day, which is forecast, is a working day with its queues.
+    made = simulate_freeway(
+        freeway_network(CORRIDORS, miles=MILES, seed=seed), days=DAYS, start="2024-01-06", seed=seed
+    )
+    kept = keep_snapshots(len(made.speeds), KEEP, seed=seed)
+    last_day = made.times >= made.dates[-1]
+    say(
+        f"{len(made.network.names)} sensors; {1 - KEEP:.0%} of the snapshots are dropped at random, the last day is "
+        "held back"
+    )
+    forecaster = Forecaster("gcde-gru", seed=seed, **{**OPTIONS, **options})
+    forecaster.fit(_series(made, kept & ~last_day), _edges(made), say=say, progress=True)
+    say("forecasting the last day, each time from what was seen before it")
+    test = forecaster.backtest(_series(made, kept & last_day))
+    console.print(backtest_table(test))
+
+    at = made.times[kept & last_day]
+    forecasts = forecaster.forecasts(at, _series(made, kept & last_day))
+    clock = forecaster.fitted.readings.clock
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table(folder / "forecast.csv", forecast_columns(forecasts, (50, 90)), clock)
+    page = backtest_page("Demonstration: a simulated freeway", test, quantity="speed (mph)", made=forecasts)
+    write_page_data(folder, page)
+    write_page(folder / "report.html", page)
+    say(_verdict(test))
+    say(f"{folder / 'forecast.csv'} has the forecasts, {folder / 'report.html'} shows them")
+    console.print(
+        "\nWith your own tables, readings (unique_id, ds, y) and edges (source, target):\n"
+        "  gde fit readings.csv --edges edges.csv -o model.gde\n"
+        "  gde forecast model.gde --every 5min --until 2h\n"
+        "  gde backtest readings.csv --edges edges.csv -o backtest",
+        markup=False,
+        highlight=False,
+    )
+    return test
 
 
-def _simulate(rng: np.random.Generator, graph: Graph) -> tuple[Array, Array]:
-    """Runs from random states, each seen at irregular times of its own: times (runs, times), states likewise."""
-    times = np.sort(rng.uniform(0, 2, (NUM_RUNS, NUM_TIMES)), axis=1)
-    times[:, 0] = 0
-    z0 = rng.normal(size=(NUM_RUNS, graph.num_nodes, 1)).astype(np.float32)
-    return jnp.asarray(times, jnp.float32), solve(_truth, z0, times, graph, rtol=1e-6, atol=1e-7).states
+def _series(made: FreewayRun, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """A long table of some rows."""
+    names = np.array(made.network.names)
+    count = int(rows.sum())
+    return {
+        "unique_id": np.tile(names, count),
+        "ds": np.repeat(made.times[rows], len(names)),
+        "y": made.speeds[rows].round(2).reshape(-1),
+    }
 
 
-def _fit(field: GMDE, times: Array, states: Array, graph: Graph, console: Console) -> GMDE:
-    optimiser = optax.adam(optax.cosine_decay_schedule(1e-2, STEPS))
-    optimiser_state = optimiser.init(eqx.filter(field, eqx.is_inexact_array))
-
-    @eqx.filter_value_and_grad
-    def loss(field, times, states, graph):
-        sol = solve(field, states[:, 0], times, graph, rtol=1e-3, atol=1e-4, throw=False)
-        return jnp.mean((sol.states - states) ** 2)
-
-    @eqx.filter_jit
-    def step(field, optimiser_state, times, states, graph):
-        value, grads = loss(field, times, states, graph)
-        updates, optimiser_state = optimiser.update(grads, optimiser_state)
-        return eqx.apply_updates(field, updates), optimiser_state, value
-
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=not console.is_terminal) as progress:
-        task = progress.add_task("compiling", total=STEPS)
-        for _ in range(STEPS):
-            field, optimiser_state, value = step(field, optimiser_state, times, states, graph)
-            progress.update(task, advance=1, description=f"training, loss {float(value):.2e}")
-    return field
+def _edges(made: FreewayRun) -> dict[str, np.ndarray]:
+    names = np.array(made.network.names)
+    upstream, downstream = made.network.neighbours.T
+    ends = np.concatenate([upstream, downstream]), np.concatenate([downstream, upstream])
+    return {"source": names[ends[0]], "target": names[ends[1]], "weight": np.tile(made.network.closeness, 2)}
 
 
-def _report(field: GMDE, times: Array, states: Array, graph: Graph, console: Console) -> None:
-    sol = solve(field, states[:, 0], times, graph)
-    stay = jnp.broadcast_to(states[:, :1], states.shape)
-    mean = jnp.broadcast_to(states.mean(axis=2, keepdims=True), states.shape)
-    table = Table(title=f"{NUM_RUNS} new runs, {NUM_TIMES - 1} irregular times each, t in [0, 2]")
-    table.add_column("prediction")
-    table.add_column("RMSE", justify="right")
-    rows = {"Neural GDE": sol.states, "state at t = 0": stay, "true mean over nodes": mean}
-    for name, prediction in rows.items():
-        table.add_row(name, f"{float(metrics.rmse(prediction[:, 1:], states[:, 1:])):.4f}")
-    console.print(table)
-    console.print(f"solver: {int(sol.stats['num_steps'])} steps of tsit5 for all runs at once")
+def _verdict(test: Backtest) -> str:
+    scores = test.scores()
+    gains = [100 * (1 - scores[0, 1] / scores[m, 1]) for m in (1, 2)]
+    words = " and ".join(
+        f"{abs(gain):.0f} % {'less' if gain >= 0 else 'more'} than {name}"
+        for gain, name in zip(gains, test.models[1:], strict=True)
+    )
+    return f"errors are {words}; 90 % intervals covered {scores[0, 4]:.1f} %"

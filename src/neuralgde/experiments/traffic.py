@@ -13,17 +13,18 @@ from rich.console import Console
 
 from .._errors import InputError, unknown_name
 from ..data import DataError, SensorSeries, Windows, load_england, load_pemsd7m
+from ..forecast import expected, last_value
 from ..report import Result, Row, write_result
 from ..simulate import simulate_freeway
 from ._progress import Progress
-from ._traffic_baselines import Persistence, SensorMean, TimeOfDay, fit_ridge
+from ._traffic_baselines import SensorMean, fit_traffic_ridge
 from ._traffic_england import EnglandTask, naive_rows
 from ._traffic_england_models import EnglandConfig, train_england
 from ._traffic_figures import draw_figures
 from ._traffic_models import MODELS, OURS, make_model, recipe
 from ._traffic_protocol import Forecast, TrafficTask, errors_by_gap, evaluate, rows_of
 from ._traffic_tables import print_tables
-from ._traffic_training import Outcome, View, train_models
+from ._traffic_training import Outcome, train_models
 
 # MAPE and RMSE of the paper's table, by the share of snapshots kept.
 _PAPER = {
@@ -169,10 +170,10 @@ def _naive(
     validation = task.windows("validation", keep, seed=0)
     forecasts: dict[str, Forecast] = {
         "sensor mean": SensorMean(task),
-        "time of day": TimeOfDay(task),
-        "persistence": Persistence(task),
-        "ridge": fit_ridge(task, train, validation),
-        "ridge per sensor": fit_ridge(task, train, validation, rich=True),
+        "time of day": expected,
+        "persistence": last_value,
+        "ridge": fit_traffic_ridge(task, train, validation),
+        "ridge per sensor": fit_traffic_ridge(task, train, validation, rich=True),
     }
     test = task.test_windows(keep, config.repeats)
     rows, gaps, shown = [], {}, ""
@@ -193,7 +194,7 @@ def _trained(
     progress.start(f"{name}, {setting}")
     train = task.windows("train", keep, seed=0)
     how = recipe(name, config, keep, len(train))
-    nodes, inputs = task.train.values.shape[1], View.of(task, how.mean_day).inputs
+    nodes, inputs = task.train.values.shape[1], int(how.mean_day)
     keys = jax.vmap(lambda seed: jax.random.key(seed))(config.seed + jnp.arange(seeds))
     models = eqx.filter_vmap(
         lambda key: make_model(name, config, nodes=nodes, period=task.train.slots, inputs=inputs, key=key)

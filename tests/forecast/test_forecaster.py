@@ -1,0 +1,249 @@
+"""Forecaster: tables in, tables out, with what was promised of intervals, files and explanations."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import neuralgde as gde
+from neuralgde.forecast._fitted import split_rows
+
+DAYS, SLOTS = 12, 24
+
+
+def readings(seed=0, days=DAYS):
+    """Hourly readings of five sensors in a line: a mean day, and what is off it, which moves on to the next sensor."""
+    rng = np.random.default_rng(seed)
+    rows = days * SLOTS
+    off = np.zeros((rows, 5))
+    for t in range(1, rows):
+        off[t] = 0.6 * off[t - 1] + 0.35 * np.roll(off[t - 1], 1) * (np.arange(5) > 0) + rng.normal(size=5)
+    day = 50 + 8 * np.sin(np.arange(rows) * 2 * np.pi / SLOTS)[:, None] + np.arange(5)
+    return day + off
+
+
+def table(values, start="2024-01-01", names="abcde", drop=0.0, seed=1):
+    stamps = pd.date_range(start, periods=len(values), freq="1h")
+    long = pd.DataFrame(
+        {
+            "unique_id": np.tile(list(names), len(values)),
+            "ds": np.repeat(stamps, values.shape[1]),
+            "y": values.reshape(-1),
+        }
+    )
+    return long[np.random.default_rng(seed).random(len(long)) >= drop]
+
+
+EDGES = pd.DataFrame({"source": list("abcd"), "target": list("bcde")})
+TINY = {
+    "steps": 40,
+    "queries": 2,
+    "hidden": 8,
+    "embedding": 2,
+    "rank": 2,
+    "batch_size": 8,
+    "horizon": 6 * 3600.0,
+    "length": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def ridge():
+    return gde.Forecaster("ridge").fit(table(readings(), drop=0.2), EDGES)
+
+
+@pytest.fixture(scope="module")
+def network():
+    """On edges of which one starts and one ends on the way."""
+    edges = EDGES.assign(start=["2024-01-05", "", "", ""], end=["", "2024-01-08", "", ""])
+    return gde.Forecaster("gcde-gru", **TINY).fit(table(readings(), drop=0.2), edges, progress=False)
+
+
+def test_frames_out_are_as_frames_in(ridge):
+    times = ["2024-01-13 00:30", "2024-01-13 05:00"]
+    f = ridge.predict(times, level=(50, 90), quantiles=(0.1,), num_samples=3)
+    assert isinstance(f, pd.DataFrame)
+    assert list(f) == ["unique_id", "ds", "mean", "lo-50", "hi-50", "lo-90", "hi-90", "q-0.1"] + [
+        f"sample-{i}" for i in (1, 2, 3)
+    ]
+    assert set(f["unique_id"]) == set("abcde") and len(f) == 10 and f["ds"].astype(str).tolist()[:2] == [
+        "2024-01-13 00:30:00", "2024-01-13 05:00:00",
+    ]  # fmt: skip
+    assert (f["lo-90"] < f["lo-50"]).all() and (f["hi-50"] < f["hi-90"]).all() and (f["q-0.1"] > f["lo-90"]).all()
+    again = gde.Forecaster("persistence").fit(pl.from_pandas(table(readings())), pl.from_pandas(EDGES))
+    assert isinstance(again.predict(times), pl.DataFrame)
+
+
+def test_backtest_beats_what_is_naive_and_covers(ridge):
+    later = table(readings(days=20)[DAYS * SLOTS :], start="2024-01-13")
+    test = ridge.backtest(later, horizons=[3600.0, 4 * 3600.0])
+    scores = test.scores()
+    assert test.models == ("ridge", "persistence", "time-of-day mean")
+    assert scores[0, 1] < 0.95 * scores[1:, 1].min()
+    # The noise of one step has a standard deviation of 1, and nothing can do better.
+    assert 0.95 < test.by_horizon()[0, 1, 0] < 1.3
+    assert 80 < scores[0, 4] < 97 and all(abs(test.coverage(level)[0] - level) < 10 for level in (50, 80))
+    rows = test.table()
+    assert set(rows["horizon"]) == {"1 h", "4 h"} and len(rows["rmse"]) == 2 * 5 * 3
+    assert abs(ridge.coverage[90] - 90) < 6
+
+
+def test_new_readings_are_taken_in_without_a_fit(ridge):
+    plain = ridge.predict(["2024-01-13 01:00"])
+    new = table(np.full((1, 5), 90.0), start="2024-01-13")
+    moved = ridge.predict(["2024-01-13 01:00"], history=new)
+    assert (moved["mean"] > plain["mean"] + 10).all()
+    # An old time is forecast from what came before it alone.
+    old = ridge.predict(["2024-01-12 12:00"], history=new)
+    np.testing.assert_array_equal(old["mean"], ridge.predict(["2024-01-12 12:00"])["mean"])
+
+
+def test_a_forecast_does_not_depend_on_what_else_is_asked(ridge, network):
+    for f in (ridge, network):
+        both = f.predict(["2024-01-13 01:00", "2024-01-13 03:20"])
+        one = f.predict(["2024-01-13 03:20"])
+        np.testing.assert_allclose(both["mean"].to_numpy()[1::2], one["mean"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("which", ["ridge", "network", "persistence"])
+def test_saved_models_forecast_the_same_bits(which, request, tmp_path):
+    f = gde.Forecaster("persistence").fit(table(readings()), EDGES) if which == "persistence" else None
+    f = f or request.getfixturevalue(which)
+    f.save(tmp_path / "m.gde")
+    f.save(tmp_path / "m.gde")
+    again = gde.Forecaster.load(tmp_path / "m.gde")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.gde"] and again.config == f.config
+    times = ["2024-01-13 00:30", "2024-01-13 05:00"]
+    made, remade = (g.predict(times, num_samples=2) for g in (f, again))
+    for name in made:
+        if name not in ("unique_id", "ds"):
+            np.testing.assert_array_equal(np.asarray(remade[name]), np.asarray(made[name]))
+    assert again.coverage == f.coverage and again.summary["edges"] == 4
+
+
+def test_a_network_learns_and_is_no_worse_than_the_line_it_corrects(network, ridge):
+    """The truth is linear here, so there is nothing to correct, but the spread has to be learned."""
+    loss = network.fitted.training["loss"]
+    assert np.isfinite(network.fitted.training["validation"]).all() and loss[-1] < 0.95 * loss[0]
+    later = table(readings(days=14)[DAYS * SLOTS :], start="2024-01-13")
+    own, line = (f.backtest(later, horizons=[3600.0]).scores()[0, 1] for f in (network, ridge))
+    assert own < 1.1 * line
+
+
+def test_joint_paths_hang_together(ridge):
+    made = ridge.forecasts(pd.date_range("2024-01-13 01:00", periods=6, freq="1h"))
+    paths = made.draw(400, seed=0)[..., 0]
+    inside = (paths >= made.interval(80)[0][..., 0]) & (paths <= made.interval(80)[1][..., 0])
+    assert inside.mean() == pytest.approx(0.8, abs=0.03)
+    rank = np.argsort(np.argsort(paths, axis=0), axis=0)
+    near, far = (np.corrcoef(rank[:, 2, 1], rank[:, k, 1])[0, 1] for k in (3, 5))
+    assert near > far and near > 0.2
+
+
+def test_gaps_are_filled_better_than_by_the_mean_day(ridge):
+    whole = table(readings())
+    gaps = table(readings(), drop=0.2)
+    found = ridge.impute(level=90).merge(whole, on=["unique_id", "ds"])
+    assert len(found) > 0.9 * (len(whole) - len(gaps))
+    error = np.sqrt(np.mean((found["mean"] - found["y"]) ** 2))
+    assert error < 1.2 < np.std(readings() - 50 - 8 * np.sin(np.arange(288) * 2 * np.pi / 24)[:, None] - np.arange(5))
+    assert ((found["lo-90"] <= found["y"]) & (found["y"] <= found["hi-90"])).mean() == pytest.approx(0.9, abs=0.07)
+
+
+def test_explanations_find_who_is_upstream(ridge, network):
+    found = ridge.explain("c", "2024-01-13 00:00")
+    assert found["source"].tolist()[:2] == ["c", "b"] and found["edge"].tolist()[:2] == ["itself", "yes"]
+    assert found["effect"].iloc[1] > 3 * found.set_index("source").loc["e", "effect"]
+    assert set(network.explain("c", "2024-01-13 00:00")["source"]) == set("abcde")
+
+
+def test_what_if(ridge, network):
+    def means(frame):
+        return frame.set_index("unique_id")["mean"]
+
+    times = ["2024-01-13 00:00"]
+    for f, edge in ((ridge, ("b", "c")), (network, ("c", "d"))):
+        cut, plain = means(f.what_if(times, cut=[edge])), means(f.predict(times))
+        assert cut[edge[1]] != plain[edge[1]] and cut["a"] == pytest.approx(plain["a"], abs=0.2)
+    assert means(ridge.what_if(times, silence=["b"]))["b"] != means(ridge.predict(times))["b"]
+    with pytest.raises(gde.InputError, match="no edge from 'a' to 'c'"):
+        network.what_if(times, cut=[("a", "c")])
+    with pytest.raises(gde.InputError, match="unknown sensor 'z'"):
+        ridge.what_if(times, silence=["z"])
+
+
+@pytest.mark.parametrize("which", ["ridge", "network"])
+def test_sensors_that_joined_later(which, request):
+    f = request.getfixturevalue(which)
+    day = readings(days=13)[DAYS * SLOTS :]
+    new = table(np.column_stack([day, day[:, 4] + 10]), start="2024-01-13", names="abcdez")
+    with pytest.raises(gde.InputError, match="'z' was not there"):
+        f.predict(["2024-01-14 00:30"], history=new)
+    edges = pd.concat([EDGES, pd.DataFrame({"source": ["e"], "target": ["z"]})])
+    made = f.predict(["2024-01-14 00:30"], history=new, edges=edges).set_index("unique_id")["mean"]
+    assert len(made) == 6 and abs(made["z"] - made["e"] - 10) < 6
+    with pytest.raises(gde.InputError, match="no edge joins the new sensor 'z'"):
+        f.predict(["2024-01-14 00:30"], history=new, edges=EDGES)
+
+
+def test_several_variables_known_and_static_columns():
+    values = readings()
+    rain = np.random.default_rng(3).integers(0, 2, len(values)).astype(float)
+    long = table(values + 5 * rain[:, None]).rename(columns={"y": "speed"})
+    long["flow"] = 100 * long["speed"] + 7
+    long["rain"], long["lanes"] = np.repeat(rain, 5), 2
+    f = gde.Forecaster("ridge", values=("speed", "flow"), known=("rain",), static=("lanes",)).fit(long, EDGES)
+    future = pd.DataFrame({"unique_id": list("abcde"), "ds": pd.Timestamp("2024-01-13 00:00"), "rain": 1.0})
+    wet, dry = (
+        f.predict(["2024-01-13 00:00"], future=future.assign(rain=value)).set_index(["unique_id", "variable"])["mean"]
+        for value in (1.0, 0.0)
+    )
+    assert len(wet) == 10
+    np.testing.assert_allclose(wet[:, "speed"] - dry[:, "speed"], 5, atol=1)
+    np.testing.assert_allclose(wet[:, "flow"], 100 * wet[:, "speed"] + 7, rtol=0.02)
+
+
+def test_edges_that_change(network):
+    fitted = network.fitted
+    assert np.unique(fitted.source(fitted.readings).era).tolist() == [0, 1, 2]
+    on = np.asarray(fitted.predictor.graph.edge_mask)
+    assert on.tolist() == [[False, True, True, True], [True] * 4, [True, False, True, True]]
+
+
+def test_one_sensor_and_no_edges():
+    one = table(readings())
+    f = gde.Forecaster("ridge").fit(one[one["unique_id"] == "a"])
+    assert any("no edges" in note for note in f.summary["notes"])
+    assert len(f.predict(["2024-01-13 00:00"])) == 1
+
+
+def test_parts_are_whole_days_in_order(ridge):
+    fitted = ridge.fitted
+    first, second = split_rows(fitted.readings, fitted.config, fitted.shape)
+    stamps = pd.to_datetime(fitted.readings.stamps, unit="s")
+    assert stamps[first] == pd.Timestamp("2024-01-10") and stamps[second] == pd.Timestamp("2024-01-11")
+    few = dataclasses.replace(fitted.readings, stamps=fitted.readings.stamps[:30], values=fitted.readings.values[:30],
+                              known=fitted.readings.known[:30])  # fmt: skip
+    assert split_rows(few, fitted.config, fitted.shape) == (19, 24)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"model": "ridg"}, "Did you mean 'ridge'"),
+        ({"stepz": 3}, "Did you mean 'steps'"),
+        ({"steps": 0}, "steps: expected"),
+        ({"horizon": -1.0}, "horizon: expected a positive"),
+        ({"calibration": 0.9}, "calibration: expected a share"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(gde.InputError, match=message):
+        gde.Forecaster(**options)
+
+
+def test_forecasts_need_a_fit():
+    with pytest.raises(gde.InputError, match="not been fitted"):
+        gde.Forecaster().predict(["2024-01-01"])

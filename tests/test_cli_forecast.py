@@ -1,0 +1,149 @@
+"""gde fit, forecast and backtest: broken tables are refused in one line, whole ones go through."""
+
+import json
+
+import numpy as np
+import pytest
+
+from neuralgde import cli
+from neuralgde._cli_forecast import length
+
+GOOD = "unique_id,ds,y\n" + "".join(
+    f"{name},2024-01-{day:02d} {hour:02d}:00,{50 + 10 * np.sin(hour / 4) + 3 * k + (day * 7 + hour * 3 + k) % 5:.2f}\n"
+    for k, name in enumerate("abc") for day in range(1, 11) for hour in range(24)
+)  # fmt: skip
+EDGES = "source,target,weight\na,b,1\nb,c,0.5\n"
+
+
+def run(monkeypatch, *args):
+    """The status of a command that is run in this process."""
+    monkeypatch.setattr("sys.argv", ["gde", *map(str, args)])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+def line(text, number, new):
+    lines = text.splitlines()
+    lines[number - 1] = new
+    return "\n".join(lines) + "\n"
+
+
+BROKEN = {
+    "no such file": (None, None, ["series.csv", "no such file"]),
+    "empty": ("", None, ["series.csv, line 1", "empty"]),
+    "no rows": ("unique_id,ds,y\n", None, ["line 2", "no rows"]),
+    "no stamps": (GOOD.replace("unique_id,ds,y", "unique_id,b,y").replace("2024-", "day "), None, ["column of stamps"]),
+    "names twice": (line(GOOD, 1, "unique_id,ds,ds"), None, ["line 1, column 3", "names that differ"]),
+    "a cell too few": (line(GOOD, 5, "a,2024-01-01 03:00"), None, ["line 5, column 3", "expected 3 cells"]),
+    "no number": (line(GOOD, 7, "a,2024-01-01 05:00,fast"), None, ["line 7, column y", "'fast'"]),
+    "a decimal comma": (line(GOOD, 7, 'a,2024-01-01 05:00,"5,5"'), None, ["line 7, column y", "point"]),
+    "infinite": (line(GOOD, 7, "a,2024-01-01 05:00,inf"), None, ["line 7, column y", "finite"]),
+    "no date": (line(GOOD, 4, "a,01/02/2024 08:00,5"), None, ["line 4, column ds", "year-month-day"]),
+    "stamp missing": (line(GOOD, 4, "a,,5"), None, ["line 4, column ds", "Fill it in"]),
+    "sensor missing": (line(GOOD, 4, ",2024-01-01 02:00,5"), None, ["line 4, column unique_id", "Fill it in"]),
+    "a zone here and there": (line(GOOD, 4, "a,2024-01-01 02:00Z,5"), None, ["line 4, column ds", "all have a zone"]),
+    "two readings at once": (line(GOOD, 4, "a,2024-01-01 01:00,99"), None, ["line 4, column y", "line 3", "Keep one"]),
+    "no reading at all": ("unique_id,ds,y\na,2024-01-01,\na,2024-01-02,\n", None, ["line 2, column y", "no reading"]),
+    "too short": ("unique_id,ds,y\n" + "".join(f"{n},2024-01-01,1\n{n},2024-01-02,2\n" for n in "abc"), None,
+                  ["stamps or more"]),
+    "an unknown sensor": (GOOD, EDGES + "c,d,1\n", ["edges.csv, line 4, column target", "no sensor 'd'"]),
+    "a negative weight": (GOOD, EDGES + "c,a,-1\n", ["edges.csv, line 4, column weight", "0 or more"]),
+    "an end before its start": (GOOD, "source,target,start,end\na,b,2024-01-05,2024-01-02\n", ["line 2, column end"]),
+    "a matrix of other size": (GOOD, "0,1\n1,0\n", ["edges.csv, line 2", "3 rows and columns"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_tables(kind, tmp_path, monkeypatch, capsys):
+    series, edges, words = BROKEN[kind]
+    if series is not None:
+        (tmp_path / "series.csv").write_text(series)
+    (tmp_path / "edges.csv").write_text(EDGES if edges is None else edges)
+    out = tmp_path / "model.gde"
+    before = sorted(tmp_path.iterdir())
+    status = run(
+        monkeypatch, "fit", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge", "-o", out
+    )
+    said = capsys.readouterr().err.splitlines()
+    assert status == 2 and len(said) == 1 and said[0].startswith("gde: error: ")
+    for word in words:
+        assert word in said[0], said[0]
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_text_in_another_encoding(tmp_path, monkeypatch, capsys):
+    (tmp_path / "series.csv").write_bytes(GOOD.replace("a,", "\xe9,").encode("latin-1"))
+    assert run(monkeypatch, "fit", tmp_path / "series.csv", "-o", tmp_path / "m.gde") == 2
+    assert "line 2: not UTF-8" in capsys.readouterr().err
+
+
+@pytest.fixture
+def fitted(tmp_path, monkeypatch, capsys):
+    (tmp_path / "series.csv").write_text(GOOD)
+    (tmp_path / "edges.csv").write_text(EDGES)
+    (tmp_path / "o.toml").write_text('model = "persistence"\nhorizon = "12h"\nundirected = true\n')
+    out = tmp_path / "model.gde"
+    assert run(monkeypatch, "fit", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge",
+               "--config", tmp_path / "o.toml", "-o", out, "--json", "--report", tmp_path / "page") == 0  # fmt: skip
+    return out, json.loads(capsys.readouterr().out)
+
+
+def test_fit_forecast_backtest(fitted, tmp_path, monkeypatch, capsys):
+    out, summary = fitted
+    # The command line comes before the file of options.
+    assert summary["model"] == "ridge" and summary["edges"] == 4 and summary["horizon"] == "12 h"
+    assert (tmp_path / "page" / "report.html").stat().st_size > 1000
+    assert run(monkeypatch, "forecast", out, "--every", "30min", "--until", "2h", "-o", tmp_path / "f.csv", "-q") == 0
+    rows = (tmp_path / "f.csv").read_text().splitlines()
+    assert rows[0] == "unique_id,ds,mean,lo-80,hi-80,lo-95,hi-95" and len(rows) == 1 + 3 * 4
+    assert rows[1].startswith("a,2024-01-10 23:30:00,")
+    assert capsys.readouterr() == ("", "")
+    (tmp_path / "new.csv").write_text("unique_id,ds,y\na,2024-01-11 00:00,90\n")
+    assert run(monkeypatch, "forecast", out, "--history", tmp_path / "new.csv", "--at", "2024-01-11 01:30", "--json",
+               "--quantile", "0.5", "--samples", "2", "--level", "90") == 0  # fmt: skip
+    made = json.loads(capsys.readouterr().out)
+    assert list(made["forecast"]) == ["unique_id", "ds", "mean", "lo-90", "hi-90", "q-0.5", "sample-1", "sample-2"]
+    assert made["forecast"]["ds"][0] == "2024-01-11 01:30:00" and "90" in made["coverage"]
+    folder = tmp_path / "b"
+    assert run(monkeypatch, "backtest", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge",
+               "--ahead", "1h", "--ahead", "6h", "-o", folder, "--json") == 0  # fmt: skip
+    scores = json.loads(capsys.readouterr().out)
+    assert list(scores["by_horizon"]) == ["1 h", "6 h"] and scores["readings"] > 100
+    assert set(scores["overall"]) == {"ridge", "persistence", "time-of-day mean"}
+    assert {p.name for p in folder.iterdir()} >= {"backtest.csv", "report.html"}
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        ([], "--at, --every"),
+        (["--every", "1h"], "--until"),
+        (["--every", "1x", "--until", "2h"], "such as 5min"),
+        (["--at", "noon"], "expected a date"),
+        (["--at", "2020-01-01"], "not after the first reading"),
+        (["--at", "2024-01-11", "-o", "x.xls"], "ends in .csv"),
+        (["--at", "2024-01-11", "--level", "120"], "percent"),
+    ],
+)
+def test_bad_questions(fitted, args, message, monkeypatch, capsys):
+    assert run(monkeypatch, "forecast", fitted[0], *args) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+
+
+def test_files_that_are_no_models(tmp_path, monkeypatch, capsys):
+    assert run(monkeypatch, "forecast", tmp_path / "no.gde", "--at", "1") == 2
+    (tmp_path / "bad.gde").write_bytes(b"nothing")
+    assert run(monkeypatch, "forecast", tmp_path / "bad.gde", "--at", "1") == 1
+    assert run(monkeypatch, "fit", tmp_path / "s.csv", "-o", tmp_path / "model.txt") == 2
+    (tmp_path / "c.toml").write_text("modle = 'ridge'\n")
+    assert run(monkeypatch, "fit", tmp_path / "s.csv", "--config", tmp_path / "c.toml", "-o", tmp_path / "m.gde") == 2
+    assert "Did you mean 'model'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text, seconds", [("5min", 300), ("2h", 7200), ("1.5 d", 129600), ("7", 7), ("30s", 30)])
+def test_lengths_of_time(text, seconds):
+    assert length(text, "x") == seconds
