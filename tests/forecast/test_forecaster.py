@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 import neuralgde as gde
+from neuralgde.forecast import fit_page
 from neuralgde.forecast._fitted import split_rows
 
 DAYS, SLOTS = 12, 24
@@ -247,3 +248,16 @@ def test_bad_options(options, message):
 def test_forecasts_need_a_fit():
     with pytest.raises(gde.InputError, match="not been fitted"):
         gde.Forecaster().predict(["2024-01-01"])
+
+
+def test_the_page_shows_how_the_state_flows_and_jumps(ridge, network):
+    assert fit_page("p", ridge.fitted).latent is None
+    flow = fit_page("p", network.fitted).latent
+    assert flow.nodes == network.fitted.readings.ids and flow.states.shape[1:] == (5, TINY["hidden"])
+    gaps = np.diff(flow.times)
+    assert (gaps >= np.timedelta64(0)).all() and np.isfinite(flow.states).all()
+    # Every reading's time stands twice, before and after; where the state jumps it moves more than it flows in a step.
+    assert (flow.times[:-1][gaps == np.timedelta64(0)] == flow.observed).all() and len(flow.observed) == TINY["length"]
+    assert flow.observed[-1] == np.datetime64("2024-01-12T23:00")
+    moves = np.abs(np.diff(flow.states, axis=0)).max(axis=(1, 2))
+    assert moves[gaps == np.timedelta64(0)].min() > moves[gaps > np.timedelta64(0)].max() > 0

@@ -6,11 +6,12 @@ import numpy as np
 
 from ..data import Readings, format_stamps
 from ..report import Calibration as PageCalibration
-from ..report import Fans, Network, Page, Scores, SolverStats, Training
+from ..report import Fans, LatentFlow, Network, Page, Scores, SolverStats, Training
 from ._backtest import BACKTEST_METRICS, NAIVE, Backtest
 from ._calibration import MEASURED
 from ._config import NETWORKS
 from ._fitted import Fitted
+from ._flow import latent_flow
 from ._predict import Forecasts, forecast
 from ._predictors import NetworkPredictor
 
@@ -42,6 +43,7 @@ def backtest_page(title: str, test: Backtest, *, quantity: str | None = None, ma
             levels, np.array([m[0] for m in measured]), test.points, np.array([m[1] for m in measured])
         ),
         training=training_of(fitted),
+        latent=latent_of(fitted, readings),
         solver=solver_of(fitted),
         config=fitted.config.to_dict(),
         versions=versions(),
@@ -68,6 +70,7 @@ def fit_page(title: str, fitted: Fitted) -> Page:
             fitted.calibration.points,
         ),
         training=training_of(fitted),
+        latent=latent_of(fitted, fitted.readings),
         solver=solver_of(fitted),
         config=fitted.config.to_dict(),
         versions=versions(),
@@ -99,6 +102,14 @@ def training_of(fitted: Fitted) -> Training | None:
     best = int(np.nanargmin(curves["validation"]))
     steps = fitted.training["step"].astype(int)
     return Training(steps, curves, int(steps[best]), fitted.seconds)
+
+
+def latent_of(fitted: Fitted, readings: Readings) -> LatentFlow | None:
+    """What the state of a network does over the last readings."""
+    flow = latent_flow(fitted, readings)
+    if flow is None:
+        return None
+    return LatentFlow(flow.sensors, page_times(flow.stamps, fitted), flow.states, page_times(flow.observed, fitted))
 
 
 def solver_of(fitted: Fitted) -> SolverStats | None:

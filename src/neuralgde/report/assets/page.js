@@ -211,12 +211,20 @@
   }
 
   function drawTraining({ steps, curves, chosen }) {
-    const all = Object.values(curves).flat().filter((v) => v !== null);
     const shapes = chosen === null ? [] : [{ type: "line", x0: chosen, x1: chosen, y0: 0, y1: 1, yref: "paper", line: { color: "#767676", dash: "dot" } }];
-    draw("training-chart", Object.entries(curves).map(([name, y], i) => ({ x: steps, y, name: plain(name), mode: "lines",
-      connectgaps: true, line: { color: COLOURS[i % COLOURS.length], width: 2, dash: ["solid", "dash", "dot", "dashdot"][i % 4] } })),
-    { xaxis: { title: { text: "training step" } }, shapes,
-      yaxis: { type: all.length && Math.min(...all) > 0 ? "log" : "linear", title: { text: "loss" }, nticks: 6 } });
+    const level = (values) => {
+      const known = values.filter((v) => v !== null).map(Math.abs).sort((a, b) => a - b);
+      return known.length ? known[Math.floor(known.length / 2)] : 0;
+    };
+    const names = Object.keys(curves), first = level(curves[names[0]] ?? []);
+    // A curve in other units than the first, such as an error beside a log density, gets the axis on the right.
+    const apart = names.filter((name) => Math.max(level(curves[name]), first) > 3 * Math.min(level(curves[name]), first));
+    draw("training-chart", names.map((name, i) => ({ x: steps, y: curves[name], name: plain(name) + (apart.includes(name) ? " (right)" : ""),
+      mode: "lines", connectgaps: true, yaxis: apart.includes(name) ? "y2" : "y",
+      line: { color: COLOURS[i % COLOURS.length], width: 2, dash: ["solid", "dash", "dot", "dashdot"][i % 4] } })),
+    { xaxis: { title: { text: "training step" } }, yaxis: { title: { text: plain(names[0] ?? "") } }, shapes,
+      ...(apart.length ? { margin: { l: narrow() ? 48 : 60, r: 60, t: 8, b: 48 },
+        yaxis2: { overlaying: "y", side: "right", showgrid: false, zeroline: false, title: { text: plain(apart.join(", ")) } } } : {}) });
   }
 
   function startLatent(latent) {
