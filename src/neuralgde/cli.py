@@ -18,7 +18,7 @@ app = typer.Typer(
     name="gde",
     help="Neural graph differential equations: models of systems on graphs in continuous time.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 

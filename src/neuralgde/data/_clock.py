@@ -162,7 +162,7 @@ def _from_texts(table: Table, column: str, texts: list[str], codes: np.ndarray, 
     if zone is None and len(different) > 1:
         notes = (
             f"{table.source}: stamps have {len(different)} offsets from UTC; the time of day goes by the commonest, "
-            f"{_offset_name(different[-1])}. Give zone=, such as Europe/Paris, if clocks change.",
+            f"{_offset_name(different[-1])}. Name the zone, such as Europe/Paris, if clocks change.",
         )
     return Stamps(seconds[codes], True, zone or _offset_name(different[-1]), notes)
 

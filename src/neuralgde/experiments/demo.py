@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -14,10 +15,10 @@ from ..simulate import FreewayRun, freeway_network, simulate_freeway
 DAYS, KEEP = 14, 0.5
 # Two freeways with a sensor each mile: large enough to have queues that move, small enough for two cores.
 CORRIDORS, MILES = 2, 10.0
-OPTIONS = {"steps": 400, "hidden": 24, "horizon": 6 * 3600.0}
+OPTIONS: dict[str, Any] = {"model": "gcde-gru", "steps": 400, "hidden": 24, "horizon": 6 * 3600.0}
 
 
-def run(folder: str | Path, *, seed: int = 0, console: Console | None = None, **options: object) -> Backtest:
+def run(folder: str | Path, *, seed: int = 0, console: Console | None = None, **options: Any) -> Backtest:
     """Simulate, drop snapshots, fit, forecast the last day, and write `forecast.csv` and `report.html`.
 
     `options` are those of the Forecaster, in the place of the demonstration's own.
@@ -40,7 +41,7 @@ def run(folder: str | Path, *, seed: int = 0, console: Console | None = None, **
         f"{len(made.network.names)} sensors; {1 - KEEP:.0%} of the snapshots are dropped at random, the last day is "
         "held back"
     )
-    forecaster = Forecaster("gcde-gru", seed=seed, **{**OPTIONS, **options})
+    forecaster = Forecaster(**{"seed": seed, **OPTIONS, **options})
     forecaster.fit(_series(made, kept & ~last_day), _edges(made), say=say, progress=True)
     say("forecasting the last day, each time from what was seen before it")
     test = forecaster.backtest(_series(made, kept & last_day))
