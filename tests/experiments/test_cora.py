@@ -15,10 +15,10 @@ from neuralgde.experiments import cora
 from neuralgde.experiments._cora_models import DEEP, MODELS, make_classifier
 from neuralgde.experiments._cora_papers import make_papers, with_spectrum, without_edges
 from neuralgde.experiments._cora_training import dirichlet_energy, train_model
-from neuralgde.experiments.cora import CoraConfig
+from neuralgde.experiments.cora import CoraConfig, Pace
 from neuralgde.report import Result, Row, read_result
 
-TINY = CoraConfig(spans=(1.0,), hidden=4, iterations=4, look_every=2, seeds_at_once=1)
+TINY = CoraConfig(spans=(1.0,), hidden=4, paces=(Pace(1.0, 1e-2, 4),), look_every=2, seeds_at_once=1)
 KEY = jax.random.key(3)
 
 
@@ -191,6 +191,6 @@ def test_every_model_is_in_the_full_run():
 @pytest.mark.parametrize("name", ["GCN", "GCDE"])
 def test_cora_is_learnt(name, data_dir):
     papers = make_papers(load_cora(data_dir / "cora"))
-    config = CoraConfig(iterations=40)
+    config = CoraConfig(paces=(Pace(10.0, 1e-2, 40),))
     outcome = train_model(name, 1.0, config, papers, 2)
     assert outcome.validation.min() > 0.72

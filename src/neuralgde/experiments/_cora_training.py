@@ -86,6 +86,7 @@ def _whole(result: TrainResult, name: str, first: TrainResult) -> np.ndarray:
 def _train_seeds(
     name: str, span: float, config: "CoraConfig", papers: Papers, seeds: np.ndarray, folder: Path | None
 ) -> TrainResult:
+    pace = config.pace(span)
     make = functools.partial(make_classifier, name, span, config, papers.num_words, papers.num_classes)
     models = eqx.filter_vmap(lambda key: make(key=key))(_seed_keys(config, seeds, "parameters"))
     log = None if folder is None else folder / f"{name}, {setting_of(name, span)}, seeds {seeds[0]}-{seeds[-1]}.jsonl"
@@ -94,8 +95,8 @@ def _train_seeds(
         train_loss,
         papers,
         TrainConfig(
-            steps=config.iterations,
-            rate=config.rate,
+            steps=pace.iterations,
+            rate=pace.rate,
             weight_decay=config.regularisation[name].weight_decay,
             log_every=config.look_every,
         ),
