@@ -15,6 +15,9 @@ from ._inputs import WithInputs as WithInputs
 from ._protocol import Field as Field
 from ._protocol import breakpoints_of as breakpoints_of
 from ._protocol import prepare_graph as prepare_graph
+from ._reactions import ReactionDiffusion as ReactionDiffusion
+from ._reactions import ReactionDrift as ReactionDrift
+from ._reactions import ReactionRates as ReactionRates
 from ._residual import ResidualGNN as ResidualGNN
 from ._second_order import SecondOrder as SecondOrder
 from ._time import WithTime as WithTime

@@ -20,6 +20,7 @@ from ._latent import KLSchedule as KLSchedule
 from ._latent import LatentGDE as LatentGDE
 from ._latent import LatentPrediction as LatentPrediction
 from ._latent_encoders import GraphEncoder as GraphEncoder
+from ._latent_encoders import LastValueEncoder as LastValueEncoder
 from ._latent_encoders import TCNEncoder as TCNEncoder
 from ._latent_guard import CollapseReport as CollapseReport
 from ._latent_guard import collapse_report as collapse_report
@@ -29,4 +30,5 @@ from ._neural_ode import FlatField as FlatField
 from ._neural_ode import neural_ode as neural_ode
 from ._online import HybridState as HybridState
 from ._persistence import persistence as persistence
+from ._reaction_gde import reaction_gde as reaction_gde
 from ._static import Static as Static

@@ -56,7 +56,8 @@ class LatentGDE(eqx.Module):
       for each observed node and feature.
     - `prior_drift`: adds the divergence of the paths from those of this drift, with the same diffusion, to the ELBO.
 
-    A batch of windows comes stacked, from `GraphStream.stack`, with times of all or of each.
+    A batch of windows comes stacked, from `GraphStream.stack`, with times of all or of each. Windows on one graph, from
+    `GraphStream.batch`, share what is computed from it, and are faster.
     """
 
     encoder: Encoder
@@ -96,7 +97,6 @@ class LatentGDE(eqx.Module):
         self, stream: GraphStream, times: ArrayLike | Sequence[float], *, key: PRNGKeyArray, samples: int = 1
     ) -> LatentPrediction:
         """Trajectories at `times`, the first of which is where the initial values are drawn."""
-        batched = stream.times.ndim == 2
         posterior = self.posterior(stream)
         k_start, k_path = jax.random.split(key)
         z0 = posterior.sample(k_start, samples)
@@ -104,7 +104,7 @@ class LatentGDE(eqx.Module):
             raise InputError(f"observed: expected nodes of the graph, 0..{z0.shape[-2] - 1}, got {max(self.observed)}.")
         times = jnp.asarray(times, z0.dtype)
         each = jnp.broadcast_to(times, (*z0.shape[:-2], times.shape[-1]))
-        sol = self._decode(z0, each, self.last_graph(stream), batched, k_path)
+        sol = self._decode(z0, each, self.last_graph(stream), k_path)
         states = sol.states.reshape(*z0.shape[:-2], *sol.states.shape[1:])
         path_kl = None
         if self.prior_drift is not None:
@@ -115,7 +115,16 @@ class LatentGDE(eqx.Module):
 
     def posterior(self, stream: GraphStream) -> Gaussian:
         """The distribution of the initial values given the window."""
-        return eqx.filter_vmap(self.encoder)(stream) if stream.times.ndim == 2 else self.encoder(stream)
+        if stream.times.ndim == 1:
+            return self.encoder(stream)
+        if not _on_one_graph(stream):
+            return eqx.filter_vmap(self.encoder)(stream)
+        rest = eqx.tree_at(lambda s: s.graphs, stream, None)
+        put = eqx.tree_at
+        return eqx.filter_vmap(
+            lambda window, graph: self.encoder(put(lambda s: s.graphs, window, graph, is_leaf=lambda x: x is None)),
+            in_axes=(0, None),
+        )(rest, stream.graphs)
 
     def noise(self) -> Float[Array, "observed out"]:
         """The scale of the observation noise."""
@@ -161,18 +170,20 @@ class LatentGDE(eqx.Module):
         return eqx.filter_vmap(attention, in_axes=(0, 0, None))(times, states, graph)
 
     def last_graph(self, stream: GraphStream) -> Graph:
-        """The last graph of the window, which the decoder runs on; that of each window in a batch."""
+        """The last graph of the window, which the decoder runs on; that of each window in a batch, unless they share one."""
         if stream.times.ndim == 1:
             return stream.graph_at(last_step(stream))
+        if _on_one_graph(stream):
+            return stream.graphs
         return eqx.filter_vmap(lambda s: s.graph_at(last_step(s)))(stream)
 
     def _observe(self, states: Array) -> Array:
         return states[..., np.array(self.observed), : self.out_size]
 
-    def _decode(self, z0: Array, times: Array, graph: Graph, own_graphs: bool, key: PRNGKeyArray) -> Solution:
+    def _decode(self, z0: Array, times: Array, graph: Graph, key: PRNGKeyArray) -> Solution:
         """All samples of all windows in one batch."""
         samples = z0.shape[0]
-        if own_graphs:
+        if graph.senders.ndim == 2:
             graph = jax.tree.map(lambda x: jnp.tile(x, (samples, *[1] * (x.ndim - 1))), graph)
         z0, times = z0.reshape(-1, *z0.shape[-2:]), times.reshape(-1, times.shape[-1])
         options = self.config.kwargs()
@@ -183,6 +194,11 @@ class LatentGDE(eqx.Module):
             drift, diffusion = WithPathKL(drift, diffusion, self.prior_drift), without_noise(diffusion)
             z0 = jnp.pad(z0, ((0, 0), (0, 0), (0, 1)))
         return solve_sde(drift, diffusion, z0, times, graph, key=key, throw=False, **options)
+
+
+def _on_one_graph(stream: GraphStream) -> bool:
+    """Whether the windows of a batch share a graph that does not change, as `GraphStream.batch` makes them."""
+    return stream.times.ndim == 2 and stream.graphs.senders.ndim == 1
 
 
 class KLSchedule(eqx.Module):

@@ -1,6 +1,6 @@
 """Encoders of an observed window: a Gaussian over the initial values of all nodes, seen or not."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -117,6 +117,33 @@ class GraphEncoder(eqx.Module):
         series = jax.vmap(self.tcn, in_axes=1, out_axes=1)(hidden)
         last = last_step(stream)
         return as_gaussian(self.readout(jax.nn.relu(series[last]), stream.graph_at(last)))
+
+
+class LastValueEncoder(eqx.Module):
+    """Observed nodes start where they were seen last, off by `spread` times what the encoder inside says; latent nodes,
+    and features that are not observed, start as it says.
+    """
+
+    encoder: Callable[[GraphStream], Gaussian]
+    observed: tuple[int, ...] = eqx.field(static=True)
+    spread: float = eqx.field(static=True)
+
+    def __init__(self, encoder: Callable[[GraphStream], Gaussian], observed: Sequence[int], spread: float = 1e-3):
+        self.encoder = encoder
+        self.observed = node_numbers(observed)
+        self.spread = positive(spread, "spread")
+
+    def __call__(self, stream: GraphStream) -> Gaussian:
+        inside = self.encoder(stream)
+        step = jnp.arange(len(stream))[:, None, None]
+        last = jnp.max(jnp.where(stream.mask, step, -1), axis=0)
+        value = jnp.take_along_axis(stream.values, jnp.maximum(last, 0)[None], axis=0)[0]
+        nodes, features = inside.loc.shape
+        known = (last >= 0) & jnp.isin(jnp.arange(nodes), np.array(self.observed))[:, None]
+        wider = ((0, 0), (0, features - value.shape[1]))
+        known, value = jnp.pad(known, wider), jnp.pad(value, wider)
+        factor = jnp.where(known, self.spread, 1).astype(inside.loc.dtype)
+        return Gaussian(jnp.where(known, value, 0) + factor * inside.loc, factor * inside.scale)
 
 
 def as_gaussian(numbers: Float[Array, "nodes both"]) -> Gaussian:

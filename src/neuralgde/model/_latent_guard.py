@@ -72,7 +72,7 @@ def collapse_report(
     found = eqx.filter_jit(lambda m, s: m(s, times, key=k_start, samples=samples))(model, streams)
     kl = np.asarray(jnp.mean(found.posterior.kl_to_standard(), axis=0))
     spread = np.asarray(jnp.std(found.posterior.mean, axis=0))
-    present = np.logical_or.reduce(np.asarray(model.last_graph(streams).node_mask))[:, None]
+    present = np.logical_or.reduce(np.atleast_2d(model.last_graph(streams).node_mask))[:, None]
     active = np.logical_and(kl > LEAST_KL, spread > LEAST_SPREAD)
     share = float(np.mean(active, where=np.broadcast_to(present, kl.shape)))
     if model.diffusion is None:
@@ -90,9 +90,10 @@ def collapse_report(
 def _diffusion_size(diffusion: Field, times: Array, states: Array, graph: Graph) -> Array:
     """Root mean square over samples, windows, times and the nodes that are present."""
     along = eqx.filter_vmap(diffusion, in_axes=(0, 0, None))
-    over_windows = eqx.filter_vmap(along, in_axes=(0, 0, 0))
+    own = graph.senders.ndim == 2
+    over_windows = eqx.filter_vmap(along, in_axes=(0, 0, 0 if own else None))
     g = eqx.filter_vmap(over_windows, in_axes=(None, 0, None))(times, states, graph)
-    return jnp.sqrt(jnp.mean(g**2, where=jnp.broadcast_to(graph.node_mask[:, None, :, None], g.shape)))
+    return jnp.sqrt(jnp.mean(g**2, where=jnp.broadcast_to(jnp.atleast_2d(graph.node_mask)[:, None, :, None], g.shape)))
 
 
 class _AtMean(eqx.Module):

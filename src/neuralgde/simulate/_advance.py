@@ -105,6 +105,8 @@ def _take_runs(program: Program, initial: Array, root: Array, times: Array, last
     def take(fresh, old):
         return jnp.where(new, fresh, old)
 
+    # Where runs have starts of their own, `initial` has an axis of runs before that of variables.
+    fresh = initial if initial.ndim == 1 else initial[jnp.minimum(run, initial.shape[0] - 1)].T
     queue = lanes.queue
     if queue is not None:
         starts = jnp.array([e.starts_true for e in program.events])
@@ -114,7 +116,7 @@ def _take_runs(program: Program, initial: Array, root: Array, times: Array, last
             queue.values,
         )
     lanes = Lanes(
-        x=tuple(take(v, x) for v, x in zip(initial, lanes.x, strict=True)), clock=take(times[0], lanes.clock),
+        x=tuple(take(v, x) for v, x in zip(fresh, lanes.x, strict=True)), clock=take(times[0], lanes.clock),
         elapsed=take(0.0, lanes.elapsed), goal=take(times[0], lanes.goal), reached=lanes.reached | new,
         stopped=lanes.stopped | new, output=take(0, lanes.output), run=take(run, lanes.run),
         key=(take(key[0], lanes.key[0]), take(key[1], lanes.key[1])), draws=take(zero, lanes.draws),

@@ -154,12 +154,13 @@ class ReactionNetwork(eqx.Module):
         """The nodes of `graph()`: species, then reactions."""
         return (*self.species, *(r.name for r in self.reactions))
 
-    def graph(self) -> Graph:
+    def graph(self, *, signed: bool = False) -> Graph:
         """Species and reactions as nodes, joined both ways where a species takes part.
 
-        The three channels of `edge_features` say how, 0 or 1 each: as reactant, product, modifier.
+        The three channels of `edge_features` say how, 0 or 1 each: as reactant, product, modifier. Weights are 1, or
+        with `signed` what a firing adds to the species, 0 for modifiers.
         """
-        senders, receivers, roles = [], [], []
+        senders, receivers, roles, weights = [], [], [], []
         for j, reaction in enumerate(self.reactions):
             parts = (dict(reaction.reactants), dict(reaction.products), self.modifiers(reaction))
             for i, name in enumerate(self.species):
@@ -167,9 +168,10 @@ class ReactionNetwork(eqx.Module):
                     senders.append(i)
                     receivers.append(len(self.species) + j)
                     roles.append([float(name in part) for part in parts])
+                    weights.append(float(self.change(reaction).get(name, 0)) if signed else 1.0)
         features = np.array(roles, np.float32).reshape(-1, len(ROLES))
         return Graph.from_edges(
-            senders, receivers, num_nodes=len(self.node_names), edge_features=features, undirected=True
+            senders, receivers, weights, len(self.node_names), edge_features=features, undirected=True
         )
 
     # Values
@@ -181,6 +183,24 @@ class ReactionNetwork(eqx.Module):
     def with_initial(self, **counts: float | Array) -> "ReactionNetwork":
         """The same network from other initial counts."""
         return self._with("initial", self.species, counts)
+
+    def without(self, *names: str) -> "ReactionNetwork":
+        """The network with some species or reactions knocked out: none of the species, reactions that never fire."""
+        reactions = [r.name for r in self.reactions]
+        for name in names:
+            if name not in (*self.species, *reactions):
+                raise InputError(unknown_name("species or reaction", name, (*self.species, *reactions)))
+            if name in dict(self.rules):
+                raise InputError(f"species {name!r} follows a rule, so it cannot be knocked out. Change the rule.")
+        given = self.given()
+        return ReactionNetwork(
+            {name: 0.0 if name in names else given[name] for name in self.species},
+            [r for r in self.reactions if r.name not in names],
+            parameters={name: given[name] for name in self.parameter_names},
+            rules=dict(self.rules),
+            events=self.events,
+            fixed=tuple(dict.fromkeys([*self.fixed, *(n for n in names if n in self.species)])),
+        )
 
     def _with(self, field: str, names: tuple[str, ...], values: dict[str, Any]) -> "ReactionNetwork":
         old = getattr(self, field)

@@ -47,11 +47,13 @@ def simulate_reactions(
     runs: int = 1,
     method: str = "ssa",
     epsilon: float = 0.03,
+    initial: ArrayLike | None = None,
     key: PRNGKeyArray,
     progress: Callable[[float], None] | None = None,
 ) -> ReactionRun:
     """Counts of all species at the times asked for, in independent runs from the initial counts at `times[0]`.
 
+    - `initial`: counts that each run starts from, (runs, species), in place of the network's.
     - `method`: "ssa" is exact (Gillespie's direct method); "tau" leaps over many reactions at a time, with steps that
       change no rate by more than about the share `epsilon` (Cao, Gillespie and Petzold 2006).
     - `key`: run i depends on the key and on i alone, so more runs repeat the first ones.
@@ -67,13 +69,13 @@ def simulate_reactions(
         raise InputError(unknown_name("method", method, METHODS))
     if not 0 < epsilon < 1:
         raise InputError(f"epsilon: expected a share between 0 and 1, got {epsilon}.")
-    program, constants, initial = build_program(network)
-    initial = check_counts(program, initial)
+    program, constants, own = build_program(network)
+    start_at = check_counts(program, own) if initial is None else _starts(network, program, own, initial, runs)
     # Without reactions there is nothing to leap over.
     step: Step = TauStep(float(epsilon)) if method == "tau" and program.rates else ssa_step
     dtype = jnp.zeros(()).dtype
     root = np.asarray(jax.random.bits(key, (2,), jnp.uint32))
-    inputs = (jnp.asarray(constants, dtype), jnp.asarray(initial, dtype), jnp.asarray(host_times, dtype))
+    inputs = (jnp.asarray(constants, dtype), jnp.asarray(start_at, dtype), jnp.asarray(host_times, dtype))
 
     workers = max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, runs // 64))
     bounds = [round(i * runs / workers) for i in range(workers + 1)]
@@ -115,7 +117,7 @@ def simulate_reactions(
 def _run_part(program, step, constants, initial, times, root, first, last, report) -> list[np.ndarray]:
     runs = last - first
     lanes = min(max(runs // _RUNS_A_LANE, _LANES[0]), _LANES[1], runs)
-    work = start(program, initial, lanes, runs, times.shape[0])
+    work = start(program, initial[0] if initial.ndim == 2 else initial, lanes, runs, times.shape[0])
     work = eqx.tree_at(lambda w: w.next_run, work, jnp.asarray(first, jnp.int32))
     plan = (times, jnp.asarray(root), *(jnp.asarray(n, jnp.int32) for n in (first, last, _BUDGET)))
     to_end = 1
@@ -124,6 +126,28 @@ def _run_part(program, step, constants, initial, times, root, first, last, repor
         to_end = int(to_end)
         report(to_end / runs)
     return [np.asarray(a) for a in (work.states, work.steps, work.status)]
+
+
+def _starts(network: ReactionNetwork, program: Program, own: np.ndarray, initial: ArrayLike, runs: int) -> np.ndarray:
+    """The initial values of all variables for each run: counts as given, parameters that events change as they are."""
+    given = np.asarray(initial, float)
+    if given.shape != (runs, len(network.species)):
+        raise InputError(
+            f"initial: expected shape ({runs}, {len(network.species)}), runs and species, got {given.shape}."
+        )
+    # Counts that never change are constants of the compiled program, the same in all runs.
+    for i, name in enumerate(network.species):
+        constant = name not in program.variables and name not in dict(network.rules)
+        if constant and np.any(given[:, i] != np.asarray(network.initial)[i]):
+            raise InputError(
+                f"initial: species {name!r} never changes, so expected {float(network.initial[i]):g} in all runs, as in "
+                "the network. Change it there (with_initial)."
+            )
+    out = np.tile(own, (runs, 1))
+    for i, name in enumerate(program.variables):
+        if name in network.species:
+            out[:, i] = given[:, network.species.index(name)]
+    return np.stack([check_counts(program, row) for row in out])
 
 
 def _check_times(times: Any) -> np.ndarray:
