@@ -61,9 +61,9 @@ _cli_forecast.register(app)
 
 
 # The paper's experiments, by the name they are called with; each module has `run(folder, *, seeds, quick, console)`.
-_EXPERIMENTS = {"multi-agent": "multi_agent", "traffic": "traffic", "cora": "cora"}
+_EXPERIMENTS = {"multi-agent": "multi_agent", "traffic": "traffic", "repressilator": "repressilator", "cora": "cora"}
 # How many seeds to train by default, in full and with --quick.
-_SEEDS = {"multi-agent": (10, 2), "traffic": (3, 1), "cora": (10, 2)}
+_SEEDS = {"multi-agent": (10, 2), "traffic": (3, 1), "repressilator": (3, 1), "cora": (10, 2)}
 
 
 @app.command()
@@ -71,7 +71,9 @@ def reproduce(
     experiment: Annotated[str, typer.Argument(help=f"One of: {', '.join(_EXPERIMENTS)}.", show_default=False)],
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="How many seeds to train.", show_default="10, traffic 3; fewer with --quick"),
+        typer.Option(
+            min=1, help="How many seeds to train.", show_default="10, traffic and repressilator 3; fewer with --quick"
+        ),
     ] = None,
     keep: Annotated[
         str | None,

@@ -247,3 +247,30 @@ def test_bad_arguments_are_named(make, names):
         make()
     for name in names:
         assert name in str(error.value)
+
+
+def test_last_value_encoder_starts_where_it_was_seen():
+    inside = Fixed(jnp.full((4, 2), 2.0), jnp.full((4, 2), 0.5))
+    found = gde.model.LastValueEncoder(inside, OBSERVED, spread=0.01)(window(missing=[(5, 2)]))
+    values = window().values
+    np.testing.assert_allclose(found.mean[:, 0], [values[5, 0, 0] + 0.02, 2.0, values[4, 2, 0] + 0.02, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(found.std[:, 0], [0.005, 0.5, 0.005, 0.5], rtol=1e-6)
+    # The second feature is not observed.
+    np.testing.assert_array_equal(found.mean[:, 1], inside.mean[:, 1])
+
+
+def test_windows_that_share_a_graph():
+    m = model(config=FIXED)
+    streams = [window(0), window(1)]
+    both = gde.GraphStream.batch(
+        *(jnp.stack([getattr(s, name) for s in streams]) for name in ("times", "values")),
+        graph(),
+        jnp.stack([s.mask for s in streams]),
+    )
+    assert m.last_graph(both).senders.ndim == 1
+    for b, stream in enumerate(streams):
+        np.testing.assert_allclose(m.posterior(both).mean[b], m.posterior(stream).mean, rtol=1e-4, atol=1e-6)
+    found = predict(m, both, samples=2)
+    np.testing.assert_allclose(
+        found.states, predict(m, gde.GraphStream.stack(streams), samples=2).states, rtol=1e-4, atol=1e-5
+    )

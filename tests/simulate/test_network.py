@@ -155,3 +155,30 @@ def test_errors_name_what_is_wrong(make, words):
         make()
     for word in words:
         assert word in str(error.value)
+
+
+def test_knocked_out():
+    network = repressilator()
+    less = network.without("PX", "Reaction5")
+    assert "Reaction5" not in [r.name for r in less.reactions]
+    made = simulate_reactions(less, [0.0, 30.0], runs=2, method="tau", key=jax.random.key(0))
+    final = dict(zip(network.species, np.asarray(made.states)[:, 1].T, strict=True))
+    # No PX, no more PY, and nothing holds Y back.
+    assert (final["PX"] == 0).all() and (final["PY"] == 0).all()
+    assert (final["Y"] > 40).all()
+    with pytest.raises(InputError, match="species or reaction 'QX'"):
+        network.without("QX")
+
+
+def test_runs_from_states_of_their_own():
+    network = ReactionNetwork({"A": 5, "B": 0}, [Reaction("r", {"A": 1}, {}, MassAction(0.5))])
+    starts = np.array([[100.0, 0.0], [0.0, 0.0], [7.0, 0.0]])
+    made = simulate_reactions(network, [0.0, 1e-3], runs=3, initial=starts, key=jax.random.key(0))
+    np.testing.assert_array_equal(made.states[:, 0], starts)
+    assert made.states[1, 1, 0] == 0
+    with pytest.raises(InputError, match=r"initial: expected shape \(3, 2\)"):
+        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts[:2], key=jax.random.key(0))
+    with pytest.raises(InputError, match="species 'B' never changes"):
+        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts + [[0, 1]], key=jax.random.key(0))
+    with pytest.raises(InputError, match="whole number"):
+        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts + [[0.5, 0]], key=jax.random.key(0))

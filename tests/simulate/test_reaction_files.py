@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
-from neuralgde.simulate import MassAction, Reaction, ReactionNetwork, simulate_reactions, write_reactions
+from neuralgde import InputError
+from neuralgde.simulate import (
+    MassAction,
+    Reaction,
+    ReactionNetwork,
+    read_reactions,
+    repressilator,
+    simulate_reactions,
+    write_reactions,
+)
 
 NETWORK = ReactionNetwork(
     {"A": 30, "B": 0, "half": 0}, [Reaction("r", {"A": 1}, {"B": 1}, MassAction(0.3))], rules={"half": "A / 2"}
@@ -80,3 +89,28 @@ def test_command_errors_are_one_line(arguments, word):
     done = command(*arguments)
     assert done.returncode == 2
     assert word in done.stderr and done.stderr.startswith("gde: error") and len(done.stderr.splitlines()) == 1
+
+
+def test_read_what_was_written(tmp_path):
+    network = repressilator()
+    made = simulate_reactions(network, [0.0, 1.0, 2.5], runs=3, method="tau", key=jax.random.key(0))
+    write_reactions(made, tmp_path / "runs.csv")
+    times, counts = read_reactions(tmp_path / "runs.csv", network.species)
+    np.testing.assert_array_equal(times, made.times)
+    np.testing.assert_array_equal(counts, made.states)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("run,time,B\n0,0,1\n", "line 1: expected the columns run, time, A, and 'A' is missing"),
+        ("run,time,A\n0,0,one\n", "line 2, column 'A': expected a number, got 'one'"),
+        ("run,time,A\n0,0\n", "line 2, column 'A': expected a number, got ''"),
+        ("run,time,A\n0,0,1\n0,1,1\n1,0,1\n1,2,1\n", "run 1 has other times than run 0"),
+        ("run,time,A\n", "no line behind the first"),
+    ],
+)
+def test_read_refuses(tmp_path, text, message):
+    (tmp_path / "runs.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_reactions(tmp_path / "runs.csv", ("A",))

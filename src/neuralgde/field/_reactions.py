@@ -62,7 +62,9 @@ class ReactionRates(eqx.Module):
                 f"{len(self.low)} and {len(self.span)}."
             )
         if not all(math.isfinite(s) and s > 0 for s in self.span):
-            raise InputError(f"span: expected positive numbers, got {self.span}. Use 1 for a species that never changes.")
+            raise InputError(
+                f"span: expected positive numbers, got {self.span}. Use 1 for a species that never changes."
+            )
         reactions = graph.num_nodes - len(self.span)
         keys = jax.random.split(key, 7)
         self.value = 0.5 * jax.random.normal(keys[0], (len(ROLES), _CHANNELS))
@@ -197,7 +199,7 @@ class ReactionDrift(eqx.Module):
 
 
 class ReactionDiffusion(eqx.Module):
-    """The noise that reactions make by firing at random, sqrt(sum of change^2 rate), times a factor for each species."""
+    """The noise of reactions that fire at random, sqrt(sum of change^2 rate), times a factor for each species."""
 
     rates: ReactionRates
     log_time: Float[Array, " reactions"]

@@ -1,4 +1,4 @@
-"""Tables in, forecasts out: the Forecaster, and what it shares with the experiments."""
+"""Tables in, forecasts out: the Forecaster, the model of a reaction network, and what they share with the experiments."""
 
 from ._backtest import BACKTEST_METRICS as BACKTEST_METRICS
 from ._backtest import Backtest as Backtest
@@ -16,6 +16,13 @@ from ._losses import forecast_windows as forecast_windows
 from ._page import backtest_page as backtest_page
 from ._page import fit_page as fit_page
 from ._predict import Forecasts as Forecasts
+from ._reaction_forecaster import KnockOut as KnockOut
+from ._reaction_forecaster import ReactionForecast as ReactionForecast
+from ._reaction_forecaster import ReactionForecaster as ReactionForecaster
+from ._reaction_training import ReactionTraining as ReactionTraining
+from ._reaction_training import ScaledRuns as ScaledRuns
+from ._reaction_training import forecast_reactions as forecast_reactions
+from ._reaction_training import train_reactions as train_reactions
 from ._ridge import Ridge as Ridge
 from ._ridge import expected as expected
 from ._ridge import filled as filled

@@ -28,6 +28,7 @@ _LINEAR, _LOGS = 10.0, 0.3
 class ReactionTraining:
     """Settings of both stages.
 
+    - `warm_steps`, `steps`: of the first and the second stage; 0 leaves the second out.
     - `context`: observations that the encoder sees; `horizon`: those that are forecast in training.
     - `samples`: paths for each window in training; `looks`: how often validation is looked at in the second stage, with
       `validation_samples` paths each.
@@ -37,15 +38,15 @@ class ReactionTraining:
     warm_steps: int = 800
     warm_rate: float = 2e-2
     warm_batch: int = 512
-    steps: int = 400
+    steps: int = 300
     rate: float = 1e-2
     batch_size: int = 32
     context: int = 8
     horizon: int = 16
     samples: int = 8
-    looks: int = 8
-    validation_samples: int = 32
-    kl_weight: float = 1e-2
+    looks: int = 6
+    validation_samples: int = 16
+    kl_weight: float = 1e-3
 
 
 class ScaledRuns(eqx.Module):
@@ -68,18 +69,22 @@ class ScaledRuns(eqx.Module):
         return np.where(seen[..., None], contexts, 0), seen, targets
 
 
-def forecast_windows(
+@eqx.filter_jit
+def forecast_reactions(
     shared: Any,
-    contexts: Float[Array, "windows context species"],
-    seen: Bool[Array, "windows context"],
-    ahead: Float[np.ndarray, " times"],
+    contexts: Float[Array | np.ndarray, "windows context species"],
+    seen: Bool[Array | np.ndarray, "windows context"],
+    ahead: tuple[float, ...],
     graph: Graph,
     spacing: float,
     *,
     key: PRNGKeyArray,
     samples: int,
 ) -> LatentPrediction:
-    """Sampled paths of all nodes from the ends of contexts; `ahead` are times after that, the first one 0."""
+    """Sampled paths of all nodes from the ends of contexts; `ahead` are times after that, the first one 0.
+
+    Times are a tuple and not an array, for the program to know them: so it knows the number of its steps.
+    """
     latent = graph.num_nodes - contexts.shape[-1]
     values = jnp.pad(contexts, ((0, 0), (0, 0), (0, latent)))[..., None]
     mask = jnp.pad(jnp.broadcast_to(seen[..., None], contexts.shape), ((0, 0), (0, 0), (0, latent)))
@@ -102,8 +107,8 @@ class Score(eqx.Module):
 
     def __call__(self, shared: Any, batch: Any, key: PRNGKeyArray) -> Array | tuple[Array, dict[str, Array]]:
         contexts, seen, targets = batch
-        ahead = self.spacing * self.stride * np.arange(targets.shape[1] + 1)
-        found = forecast_windows(
+        ahead = tuple((self.spacing * self.stride * np.arange(targets.shape[1] + 1)).tolist())
+        found = forecast_reactions(
             shared, contexts, seen, ahead, self.graph, self.spacing, key=key, samples=self.samples
         )
         rates = shared().drift.rates
@@ -158,20 +163,20 @@ def train_reactions(
     Validation forecasts the second half of runs from their first.
     """
     now, then = (z.reshape(-1, z.shape[-1]) for z in (train.z[:, :-1], train.z[:, 1:]))
-    if settings.warm_steps:
-        warm = fit_seeds(
-            models,
-            Transitions(graph, train.spacing),
-            (now, then),
-            TrainConfig(
-                steps=settings.warm_steps, batch_size=min(settings.warm_batch, len(now)), rate=settings.warm_rate,
-                schedule="one_cycle", clip=1.0,
-            ),
-            key=key,
-            log=None if log is None else log.with_suffix(".warm.jsonl"),
-            progress=progress,
-        )  # fmt: skip
-        models = warm.model
+    warm = fit_seeds(
+        models,
+        Transitions(graph, train.spacing),
+        (now, then),
+        TrainConfig(
+            steps=settings.warm_steps, batch_size=min(settings.warm_batch, len(now)), rate=settings.warm_rate,
+            schedule="one_cycle", clip=1.0,
+        ),
+        key=key,
+        log=None if log is None else log.with_suffix(".warm.jsonl"),
+        progress=progress,
+    )  # fmt: skip
+    if not settings.steps:
+        return warm
     horizon = min(settings.horizon, train.z.shape[1] - 1)
     windows = train.windows(settings.context, horizon)
     look = None if validation is None else half_windows(validation, settings.context)
@@ -180,7 +185,7 @@ def train_reactions(
         stride = half_stride(validation.z.shape[1])
         metric = Score(graph, train.spacing, settings.validation_samples, stride, training=False)
     return fit_seeds(
-        models,
+        warm.model,
         Score(graph, train.spacing, settings.samples, kl_weight=settings.kl_weight),
         windows,
         TrainConfig(

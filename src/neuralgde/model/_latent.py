@@ -170,7 +170,7 @@ class LatentGDE(eqx.Module):
         return eqx.filter_vmap(attention, in_axes=(0, 0, None))(times, states, graph)
 
     def last_graph(self, stream: GraphStream) -> Graph:
-        """The last graph of the window, which the decoder runs on; that of each window in a batch, unless they share one."""
+        """The last graph of the window, which the decoder runs on; one for each window of a batch, or theirs."""
         if stream.times.ndim == 1:
             return stream.graph_at(last_step(stream))
         if _on_one_graph(stream):

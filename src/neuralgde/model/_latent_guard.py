@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from .._errors import InputError
 from ..field import Field
@@ -69,7 +69,13 @@ def collapse_report(
     if streams.times.ndim != 2 or streams.times.shape[0] < 2:
         raise InputError("streams: expected two windows or more, stacked: what differs between them is what counts.")
     k_start, k_path = jax.random.split(key)
-    found = eqx.filter_jit(lambda m, s: m(s, times, key=k_start, samples=samples))(model, streams)
+    # One program for both solves: compiling is what takes time here.
+    run = eqx.filter_jit(lambda m, s, key: m(s, times, key=key, samples=samples))
+
+    def with_spread(factor: float) -> LatentGDE:
+        return eqx.tree_at(lambda m: m.encoder, model, _Shrunk(model.encoder, jnp.asarray(factor)))
+
+    found = run(with_spread(1.0), streams, k_start)
     kl = np.asarray(jnp.mean(found.posterior.kl_to_standard(), axis=0))
     spread = np.asarray(jnp.std(found.posterior.mean, axis=0))
     present = np.logical_or.reduce(np.atleast_2d(model.last_graph(streams).node_mask))[:, None]
@@ -79,8 +85,7 @@ def collapse_report(
         return CollapseReport(kl, share, None, None)
 
     # The posterior shrunk to its mean: what spread is left, the noise has made.
-    certain = eqx.tree_at(lambda m: m.encoder, model, _AtMean(model.encoder))
-    from_mean = eqx.filter_jit(lambda m, s: m(s, times, key=k_path, samples=samples))(certain, streams)
+    from_mean = run(with_spread(1e-6), streams, k_path)
     total, own = (float(jnp.mean(jnp.var(p.states[..., -1, :, :], axis=0))) for p in (found, from_mean))
     size = _diffusion_size(model.diffusion, found.times, found.states, model.last_graph(streams))
     return CollapseReport(kl, share, float(size), own / max(total, 1e-30))
@@ -96,11 +101,12 @@ def _diffusion_size(diffusion: Field, times: Array, states: Array, graph: Graph)
     return jnp.sqrt(jnp.mean(g**2, where=jnp.broadcast_to(jnp.atleast_2d(graph.node_mask)[:, None, :, None], g.shape)))
 
 
-class _AtMean(eqx.Module):
-    """An encoder whose posterior has (all but) no spread."""
+class _Shrunk(eqx.Module):
+    """An encoder whose posterior has its spread times a factor."""
 
     encoder: Encoder
+    factor: Float[Array, ""]
 
     def __call__(self, stream: GraphStream) -> Gaussian:
         posterior = self.encoder(stream)
-        return Gaussian(posterior.loc, jnp.full_like(posterior.scale, 1e-6))
+        return Gaussian(posterior.loc, posterior.scale * self.factor.astype(posterior.scale.dtype))

@@ -21,6 +21,7 @@ from ._reaction import Hill as Hill
 from ._reaction import MassAction as MassAction
 from ._reaction import Reaction as Reaction
 from ._reaction_files import check_reaction_file as check_reaction_file
+from ._reaction_files import read_reactions as read_reactions
 from ._reaction_files import write_reactions as write_reactions
 from ._repressilator import repressilator as repressilator
 from ._sbml import read_sbml as read_sbml

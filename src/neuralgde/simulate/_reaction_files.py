@@ -1,5 +1,6 @@
 """Stochastic runs as files."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -42,3 +43,40 @@ def _write_csv(path: Path, species: tuple[str, ...], times: np.ndarray, states: 
         for i, rows in enumerate(states.tolist()):
             lines = (f"{i},{t}," + ",".join([f"{v:.9g}" for v in row]) for t, row in zip(stamps, rows, strict=True))
             file.write("\n".join(lines) + "\n")
+
+
+def read_reactions(path: str | Path, species: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Times and counts, (runs, times, species), of a CSV with the columns run, time and the species, in any order."""
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            lines = list(csv.reader(file))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: expected a CSV table in UTF-8. Write it with gde simulate sbml … -o.") from None
+    header = [name.strip() for name in lines[0]] if lines else []
+    wanted = ("run", "time", *species)
+    if missing := [name for name in wanted if name not in header]:
+        raise InputError(f"{path}, line 1: expected the columns {', '.join(wanted)}, and {missing[0]!r} is missing.")
+    places = [header.index(name) for name in wanted]
+    found: dict[str, list[list[float]]] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        row = []
+        for name, place in zip(wanted[1:], places[1:], strict=True):
+            cell = line[place] if place < len(line) else ""
+            try:
+                row.append(float(cell))
+            except ValueError:
+                raise InputError(f"{path}, line {number}, column {name!r}: expected a number, got {cell!r}.") from None
+        found.setdefault(line[places[0]], []).append(row)
+    if not found:
+        raise InputError(f"{path}: expected runs, and there is no line behind the first.")
+    tables = {run: np.array(rows) for run, rows in found.items()}
+    first, times = next((run, table[:, 0]) for run, table in tables.items())
+    for run, table in tables.items():
+        if table.shape[0] != len(times) or not np.array_equal(table[:, 0], times):
+            raise InputError(f"{path}: run {run} has other times than run {first}. Record all runs at the same times.")
+    return times, np.stack([table[:, 1:] for table in tables.values()])

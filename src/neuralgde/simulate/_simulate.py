@@ -140,8 +140,8 @@ def _starts(network: ReactionNetwork, program: Program, own: np.ndarray, initial
         constant = name not in program.variables and name not in dict(network.rules)
         if constant and np.any(given[:, i] != np.asarray(network.initial)[i]):
             raise InputError(
-                f"initial: species {name!r} never changes, so expected {float(network.initial[i]):g} in all runs, as in "
-                "the network. Change it there (with_initial)."
+                f"initial: species {name!r} never changes, so expected {float(network.initial[i]):g} in all runs. "
+                "Change it in the network (with_initial)."
             )
     out = np.tile(own, (runs, 1))
     for i, name in enumerate(program.variables):
