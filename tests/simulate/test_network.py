@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
+from neuralgde import InputError
 from neuralgde.simulate import (
     Event,
     Hill,
@@ -15,6 +16,7 @@ from neuralgde.simulate import (
     ReactionNetwork,
     read_sbml,
     repressilator,
+    simulate_reactions,
     solve_rate_equations,
 )  # fmt: skip
 
@@ -179,6 +181,6 @@ def test_runs_from_states_of_their_own():
     with pytest.raises(InputError, match=r"initial: expected shape \(3, 2\)"):
         simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts[:2], key=jax.random.key(0))
     with pytest.raises(InputError, match="species 'B' never changes"):
-        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts + [[0, 1]], key=jax.random.key(0))
+        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts + np.array([0, 1]), key=jax.random.key(0))
     with pytest.raises(InputError, match="whole number"):
-        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts + [[0.5, 0]], key=jax.random.key(0))
+        simulate_reactions(network, [0.0, 1.0], runs=3, initial=starts + np.array([0.5, 0]), key=jax.random.key(0))
