@@ -16,9 +16,10 @@ _HOMES = {
         "solve_sde",
     ),
     "model": (
-        "GraphEncoder", "HybridGDE", "KLSchedule", "LatentGDE", "NeuralGDE", "NeuralGSDE", "TCNEncoder", "gcde_gru",
+        "GraphEncoder", "GraphFlow", "HybridGDE", "KLSchedule", "LatentGDE", "NeuralGDE", "NeuralGSDE", "TCNEncoder",
+        "gcde_gru",
     ),
-    "forecast": ("Backtest", "ForecastConfig", "Forecaster"),
+    "forecast": ("Backtest", "ForecastConfig", "Forecaster", "ReactionForecaster"),
     "train": ("TrainConfig", "fit", "fit_seeds"),
 }  # fmt: skip
 _SUBMODULES = (

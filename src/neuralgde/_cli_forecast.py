@@ -48,6 +48,9 @@ def fit(
     ),
     edges: Edges = None,
     coordinates: Coordinates = None,
+    sbml: Annotated[
+        Path | None, typer.Option(help="A reaction network; the table then has runs of it: run, time, species.")
+    ] = None,
     model: ModelName = None,
     id_: Id = None,
     time: Time = None,
@@ -74,12 +77,19 @@ def fit(
     Example: gde fit readings.csv --edges roads.csv -o model.gde
 
     Example: gde fit speeds.csv --id station --time when --value speed --zone Europe/Paris --coordinates stations.csv
+
+    Example: gde fit --sbml model.xml runs.csv -o model.gde
     """
     options = _options(
         config, model=model, id=id_, time=time, values=value, known=known, static=static, zone=zone, period=period,
         undirected=undirected, horizon=horizon, time_limit=time_limit, steps=steps, seed=seed,
     )  # fmt: skip
     _check_out(out)
+    if sbml is not None:
+        from neuralgde._cli_reactions import fit_reactions
+
+        given = {**options, "edges": edges, "coordinates": coordinates, "report": report}
+        return fit_reactions(sbml, series, out, given, as_json=as_json, quiet=quiet)
     checkpoint = out.with_name(out.name + ".ckpt")
     forecaster = _forecaster(options)
     with _interruptible(checkpoint):

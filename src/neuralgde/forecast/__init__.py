@@ -1,4 +1,4 @@
-"""Tables in, forecasts out: the Forecaster, the model of a reaction network, and what they share with the experiments."""
+"""Tables in, forecasts out: the Forecaster, models of reaction networks, and what experiments share with them."""
 
 from ._backtest import BACKTEST_METRICS as BACKTEST_METRICS
 from ._backtest import Backtest as Backtest

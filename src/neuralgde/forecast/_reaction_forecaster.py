@@ -1,6 +1,7 @@
 """`ReactionForecaster`: the latent model of one's own reaction network, fitted to stochastic runs of it."""
 
 import dataclasses
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..conformal import Conformal, fit_conformal
 from ..graph import Graph
 from ..metrics import coverage, crps_samples
 from ..model import reaction_gde
-from ..simulate import ReactionNetwork, simulate_reactions
+from ..simulate import ReactionNetwork, read_sbml, simulate_reactions
 from ..train import read_checkpoint, save_checkpoint, take_seed
 from ._reaction_training import (
     ReactionTraining,
@@ -173,8 +174,8 @@ class ReactionForecaster:
         plain = dataclasses.replace(learned, corrections={})
         return KnockOut(names, plain, self.forecast(history, times, start=start, samples=samples, seed=seed), truth)
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to a file. The network is not in it: keep its SBML file too."""
+    def save(self, path: str | Path, sbml: str | Path | None = None) -> None:
+        """Write the model to a file, with the text of the network's SBML file where that is given."""
         meta = {
             "kind": KIND, "species": list(self.network.species), "nodes": list(self.network.node_names),
             "low": list(self.low), "span": list(self.span), "spacing": self.spacing, "scores": self.scores,
@@ -184,17 +185,21 @@ class ReactionForecaster:
                 for level, found in self.corrections.items()
             },
         }  # fmt: skip
-        save_checkpoint(path, {"model": self.model}, meta)
+        if sbml is not None:
+            meta["sbml"] = Path(sbml).read_text(encoding="utf-8")
+        save_checkpoint(path, {"model": self.model}, meta, keep_previous=False)
 
     @staticmethod
-    def load(path: str | Path, network: ReactionNetwork) -> "ReactionForecaster":
-        """Read a model that `save` wrote, of this network."""
+    def load(path: str | Path, network: ReactionNetwork | None = None) -> "ReactionForecaster":
+        """Read a model that `save` wrote, of this network; without one, of the network that is in the file."""
         if not Path(path).exists():
             raise InputError(f"{path}: there is no such file. Give the model that `gde fit --sbml` or `save` wrote.")
         found = read_checkpoint(path)
         meta = found.meta
         if meta.get("kind") != KIND:
             raise CheckpointError(f"{path} is not the model of a reaction network. Give what `gde fit --sbml` wrote.")
+        if network is None:
+            network = _network(meta.get("sbml"), path)
         if tuple(meta["nodes"]) != network.node_names:
             raise CheckpointError(f"{path} was fitted to another network, of the species {meta['species']}.")
         like = reaction_gde(
@@ -275,6 +280,15 @@ class ReactionForecaster:
         if out.ndim != 1 or not out.size or out[0] <= 0 or (np.diff(out) <= 0).any():
             raise InputError(f"times: expected increasing times after the start, {start:g}, got {times}.")
         return tuple(out.tolist())
+
+
+def _network(sbml: str | None, path: str | Path) -> ReactionNetwork:
+    if sbml is None:
+        raise InputError(f"{path} has no SBML text in it. Give the network: ReactionForecaster.load(path, network).")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.xml"
+        file.write_text(sbml, encoding="utf-8")
+        return read_sbml(file)
 
 
 def _middle(samples: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from ._edges import likely_graph as likely_graph
 from ._flat_gru import gru as gru
 from ._gcde_gru import gcde_gru as gcde_gru
 from ._gcde_gru import gcgru as gcgru
+from ._graph_flow import GraphFlow as GraphFlow
 from ._hybrid_gde import HybridGDE as HybridGDE
 from ._latent import Elbo as Elbo
 from ._latent import KLSchedule as KLSchedule

@@ -1,0 +1,42 @@
+"""`gde fit --sbml`: the latent model of a reaction network, from stochastic runs of it."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from neuralgde._errors import InputError
+
+
+def fit_reactions(
+    sbml: Path, runs: str, out: Path, options: dict[str, Any], *, as_json: bool = False, quiet: bool = False
+) -> None:
+    """Fit, save, and tell how good it is; of the options of `gde fit` it takes steps and seed."""
+    for name, value in options.items():
+        if value is not None and value is not False and name not in ("steps", "seed"):
+            raise InputError(f"--{name.replace('_', '-')}: of no use with --sbml. Leave it out.")
+    from neuralgde.forecast import ReactionForecaster, ReactionTraining
+    from neuralgde.simulate import read_reactions, read_sbml
+
+    network = read_sbml(sbml)
+    times, counts = read_reactions(runs, network.species)
+    training = ReactionTraining()
+    if options.get("steps") is not None:
+        training = dataclasses.replace(training, steps=options["steps"], looks=min(training.looks, options["steps"]))
+    fitted = ReactionForecaster.fit(
+        network, times, counts, training=training, seed=options.get("seed") or 0,
+        progress=not (quiet or as_json),
+    )  # fmt: skip
+    fitted.save(out, sbml)
+    summary = {"file": str(out), "species": list(network.species), "runs": len(counts), **fitted.scores}
+    if as_json:
+        typer.echo(json.dumps(summary))
+    elif not quiet:
+        typer.echo(
+            f"{out}: {len(network.species)} species and {len(network.reactions)} reactions, {len(counts)} runs. CRPS "
+            f"of second halves {summary['crps']:.4f} of the range, persistence {summary['crps_persistence']:.4f}; 90 % "
+            f"intervals covered {100 * summary['coverage_90']:.1f} % before correction."
+        )
+        typer.echo("In Python: ReactionForecaster.load(path), then .forecast, .attention and .knock_out.")
