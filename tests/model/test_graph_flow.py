@@ -4,7 +4,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 import scipy.linalg
 import scipy.stats
@@ -28,8 +27,9 @@ class Linear(eqx.Module):
         return self.rate * (graph.operator("gcn") @ z)
 
 
-def law(nodes=4):
-    a = np.asarray(ring().operator("gcn").to_dense())[:nodes, :nodes]
+def law():
+    a = np.asarray(ring().operator("gcn").to_dense(), float)
+    a = (a + a.T) / 2
     return scipy.stats.multivariate_normal(np.zeros(4), scipy.linalg.expm(2 * RATE * a))
 
 
@@ -70,17 +70,14 @@ def test_absent_nodes_take_no_part(flow):
 def test_learns_the_rate_from_samples():
     data = jnp.asarray(law().rvs(2000, random_state=0).astype(np.float32))[..., None]
     flow = gde.GraphFlow(Linear(jnp.zeros(())), STEPS)
-    optimiser = optax.adam(0.1)
 
     @eqx.filter_jit
-    def step(flow, state, data, graph):
+    def step(flow, data, graph):
         loss, gradient = eqx.filter_value_and_grad(lambda f: -jnp.mean(f.log_likelihood(data, graph)))(flow)
-        updates, state = optimiser.update(gradient, state)
-        return eqx.apply_updates(flow, updates), state, loss
+        return eqx.apply_updates(flow, jax.tree.map(lambda g: -0.1 * g, gradient)), loss
 
-    state = optimiser.init(eqx.filter(flow, eqx.is_array))
     for _ in range(40):
-        flow, state, loss = step(flow, state, data, ring())
+        flow, loss = step(flow, data, ring())
     np.testing.assert_allclose(flow.field.rate, RATE, atol=0.05)
     np.testing.assert_allclose(loss, law().entropy(), atol=0.08)
 

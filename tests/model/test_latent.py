@@ -270,7 +270,3 @@ def test_windows_that_share_a_graph():
     assert m.last_graph(both).senders.ndim == 1
     for b, stream in enumerate(streams):
         np.testing.assert_allclose(m.posterior(both).mean[b], m.posterior(stream).mean, rtol=1e-4, atol=1e-6)
-    found = predict(m, both, samples=2)
-    np.testing.assert_allclose(
-        found.states, predict(m, gde.GraphStream.stack(streams), samples=2).states, rtol=1e-4, atol=1e-5
-    )

@@ -62,7 +62,7 @@ def species_table(result: Result, metric: str, title: str) -> Table:
 
 def width_table(result: Result) -> Table:
     """Mean widths of intervals, proteins and mRNAs."""
-    table = _table("widths of intervals", ["50 %, proteins", "90 %, proteins", "50 %, mRNAs", "90 %, mRNAs"])
+    table = _table("widths of intervals: proteins, then mRNAs", ["50 %", "90 %", "50 %", "90 %"])
     for model, widths in result.config["widths"].items():
         means = [sum(widths[f"width_{w}"][p : p + 3]) / 3 for p in (0, 3) for w in (50, 90)]
         table.add_row(model, *(f"{mean:.3f}" for mean in means))

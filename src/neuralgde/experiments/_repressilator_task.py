@@ -30,11 +30,11 @@ class RepressilatorTask:
     half: int
     low: Float[np.ndarray, " species"]
     span: Float[np.ndarray, " species"]
-    train: Float[np.ndarray, "runs times species"]
-    validation: Float[np.ndarray, "runs times species"]
-    calibration: Float[np.ndarray, "runs times species"]
-    figures: Float[np.ndarray, "runs times species"]
-    test: Float[np.ndarray, "runs times species"]
+    train: Float[np.ndarray, "_ _ species"]
+    validation: Float[np.ndarray, "_ _ species"]
+    calibration: Float[np.ndarray, "_ _ species"]
+    figures: Float[np.ndarray, "_ _ species"]
+    test: Float[np.ndarray, "_ _ species"]
 
     @staticmethod
     def of(config: "RepressilatorConfig") -> "RepressilatorTask":
