@@ -1,5 +1,7 @@
 """The examples of the README and the documentation run, their commands exist, and their links lead somewhere."""
 
+import functools
+import math
 import re
 import shlex
 from pathlib import Path
@@ -8,6 +10,7 @@ import jax
 import pytest
 import typer
 
+import neuralgde as gde
 from neuralgde.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -26,9 +29,24 @@ def pages_with(kinds):
     return [pytest.param(path, id=path.stem) for path in PAGES if blocks(path, kinds)]
 
 
-@pytest.mark.parametrize("path", pages_with({"python"}))
-def test_examples_run(path, tmp_path, monkeypatch):
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """The files that the examples read, in the current folder; networks are trained for a few steps only."""
+    rows = [
+        f"{name},2024-01-{day:02d} {hour:02d}:00,{50 + 10 * math.sin(hour / 4) + 3 * k + (day * 7 + hour * 3) % 5}"
+        for k, name in enumerate("abc")
+        for day in range(5, 15)
+        for hour in range(24)
+    ]
+    (tmp_path / "readings.csv").write_text("\n".join(["unique_id,ds,y", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\na,b\nb,c\n")
+    short = functools.partial(gde.Forecaster, steps=2, hidden=4, embedding=2, rank=2, batch_size=4)
+    monkeypatch.setattr(gde, "Forecaster", short, raising=False)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("path", pages_with({"python"}))
+def test_examples_run(path, tables):
     # One after another, as a reader would; promotion as users have it.
     names = {"__name__": "__main__"}
     with jax.numpy_dtype_promotion("standard"):
