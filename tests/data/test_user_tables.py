@@ -107,7 +107,7 @@ def test_what_is_mended_is_told(tmp_path):
     text += "".join(f"d,2024-01-01 00:{minute},7\n" for minute in ("00", "10", "20"))
     wider = text.replace("\n", ",9\n").replace("y,9\n", "y,extra\n")
     r = read_series(save(tmp_path, wider), Columns(values=("y",)))
-    assert r.ids == ("a", "b", "d")
+    assert r.ids == ("a", "b", "d") and r.silent == ("c",)
     said = " ".join(r.notes)
     for word in ("stand twice", "no reading of c", "same reading of", "extra"):
         assert word in said
@@ -131,6 +131,8 @@ def test_edges_from_tables_and_coordinates(tmp_path):
     e = read_edges(None, ids, coordinates=places)
     assert e.geographic and e.coordinates.tolist()[0] == [2.35, 48.85] and len(e.senders) > 0
     assert "no edges" in read_edges(None, ids).notes[0]
+    e = read_edges({"source": ["a", "dead"], "target": ["b", "c"], "weight": [2, 3]}, ids, silent=("dead",))
+    assert (e.senders.tolist(), e.weights.tolist()) == ([0], [2])
     clock = read_series({"unique_id": ["a", "a"], "ds": ["2024-01-01 00:00", "2024-01-01 01:00"], "y": [1, 2]}).clock
     e = read_edges({"source": ["a"], "target": ["b"], "start": ["2024-01-01"], "end": [""]}, ids, clock=clock)
     assert e.start.tolist() == [1704067200.0] and e.end.tolist() == [np.inf]

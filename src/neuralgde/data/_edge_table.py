@@ -54,8 +54,11 @@ def read_edges(
     coordinates: Any = None,
     undirected: bool = False,
     clock: Clock | None = None,
+    silent: Sequence[str] = (),
 ) -> Edges:
     """The edges between the sensors `ids`: from a table of them, a matrix, or coordinates.
+
+    Edges of `silent` sensors, which there are no readings of, are left out; those of unknown ones are refused.
 
     A table has the columns source and target, perhaps weight, and perhaps start and end. A matrix without names has a
     row and a column for each sensor, in the order of the readings: weights from 0 to 1, or distances.
@@ -69,7 +72,7 @@ def read_edges(
         found = from_distances(_distances(*places))
     else:
         table = read_table(edges, "edges")
-        found = _matrix(table, ids) if _is_matrix(table) else _listed(table, ids, clock)
+        found = _matrix(table, ids) if _is_matrix(table) else _listed(table, ids, clock, set(silent))
     if undirected and edges is not None:
         found = _both_ways(found)
     if places is not None:
@@ -85,20 +88,20 @@ def _is_matrix(table: Table) -> bool:
     return (not table.header and len(table.names) > 3) or (not table.header and len(table.names) == len(table))
 
 
-def _listed(table: Table, ids: Sequence[str], clock: Clock | None) -> Edges:
+def _listed(table: Table, ids: Sequence[str], clock: Clock | None, silent: set[str]) -> Edges:
     source, target = _column(table, _SOURCES, 0), _column(table, _TARGETS, 1)
     ends = []
     for column in (source, target):
         names, codes = table.texts(column)
         place = {name: i for i, name in enumerate(ids)}
         for i, name in enumerate(names):
-            if name not in place:
+            if name not in place and name not in silent:
                 row = int(np.flatnonzero(codes == i)[0])
                 raise InputError(
                     f"{table.at(row, column)}: there is no sensor {name!r} among the readings, which have "
                     f"{', '.join(ids[:4])}{' …' if len(ids) > 4 else ''}. Write it as there, or drop the edge."
                 )
-        ends.append(np.array([place[name] for name in names])[codes])
+        ends.append(np.array([place.get(name, -1) for name in names])[codes])
     weights = np.ones(len(table))
     if "weight" in table.names:
         weights = table.numbers("weight")
@@ -109,7 +112,9 @@ def _listed(table: Table, ids: Sequence[str], clock: Clock | None) -> Edges:
                 "strong the edge is, larger for closer sensors."
             )
     start, end = _spans(table, clock)
-    return Edges(ends[0], ends[1], weights, start, end)
+    both = (ends[0] >= 0) & (ends[1] >= 0)
+    start, end = (None if span is None else span[both] for span in (start, end))
+    return Edges(ends[0][both], ends[1][both], weights[both], start, end)
 
 
 def _column(table: Table, known: tuple[str, ...], place: int) -> str:

@@ -32,6 +32,7 @@ class Readings:
     - `values` (rows, sensors, variables). `known` (rows, sensors, channels): known in advance, NaN where not given.
     - `static` (sensors, channels): what does not change.
     - `columns`: what the table called them. `notes`: what the user has to know of what was done with the table.
+    - `silent`: the names of sensors that the table has, but no reading of.
     """
 
     ids: tuple[str, ...]
@@ -42,6 +43,7 @@ class Readings:
     known: Float[np.ndarray, "rows sensors known"]
     static: Float[np.ndarray, "sensors static"]
     notes: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
 
     @property
     def variables(self) -> tuple[str, ...]:

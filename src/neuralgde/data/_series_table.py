@@ -218,7 +218,9 @@ def _checked(table: Table, readings: Readings) -> Readings:
     notes = list(readings.notes)
     if not seen.all():
         notes.append(f"{table.source}: no reading of {_names(readings.ids, ~seen)}: left out.")
-        readings = readings.with_sensors([readings.ids[i] for i in np.flatnonzero(seen).tolist()])
+        silent = tuple(readings.ids[i] for i in np.flatnonzero(~seen).tolist())
+        readings = readings.with_sensors([name for name in readings.ids if name not in silent])
+        readings = dataclasses.replace(readings, silent=silent)
     size = np.nanmax(readings.values, axis=(0, 2)) - np.nanmin(readings.values, axis=(0, 2))
     still = np.asarray((size == 0) & (np.isfinite(readings.values).sum(axis=(0, 2)) > 2))
     if still.any() and readings.values.shape[2] == 1:

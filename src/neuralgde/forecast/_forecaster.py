@@ -79,8 +79,9 @@ class Forecaster:
     ) -> "Forecaster":
         self._backend = backend
         found = read_edges(
-            edges, readings.ids, coordinates=coordinates, undirected=self.config.undirected, clock=readings.clock
-        )
+            edges, readings.ids, coordinates=coordinates, undirected=self.config.undirected, clock=readings.clock,
+            silent=readings.silent,
+        )  # fmt: skip
         self._fitted = fit_tables(
             self.config, readings, found, say=say or (lambda _: None), checkpoint=checkpoint, progress=progress
         )
@@ -205,7 +206,7 @@ class Forecaster:
         columns = Columns(config.id, config.time, config.values, config.known, config.static)
         readings = read_series(table, columns, zone=config.zone, period=config.period)
         cut = _cut(readings, test)
-        self._fit(table.backend, readings.before(cut), edges, coordinates, **fitting)
+        self._fit(table.backend, _known(readings.before(cut)), edges, coordinates, **fitting)
         return backtest(self.fitted, readings.with_sensors(self.fitted.readings.ids), cut, horizons)
 
     # Looking into it
@@ -303,6 +304,17 @@ def _cut(readings: Readings, test: float) -> float:
     if len(days) >= 5:
         return float(readings.stamps[day >= days[-max(1, round(test * len(days)))]][0])
     return float(readings.stamps[int(len(readings.stamps) * (1 - test))])
+
+
+def _known(readings: Readings) -> Readings:
+    """The sensors that have a reading; the others are silent."""
+    silent = [
+        name for name, ok in zip(readings.ids, ~np.isnan(readings.values).all(axis=(0, 2)), strict=True) if not ok
+    ]
+    if not silent:
+        return readings
+    some = readings.with_sensors([name for name in readings.ids if name not in silent])
+    return dataclasses.replace(some, silent=(*readings.silent, *silent))
 
 
 def id_name(fitted: Fitted) -> str:
