@@ -308,9 +308,8 @@ def _cut(readings: Readings, test: float) -> float:
 
 def _known(readings: Readings) -> Readings:
     """The sensors that have a reading; the others are silent."""
-    silent = [
-        name for name, ok in zip(readings.ids, ~np.isnan(readings.values).all(axis=(0, 2)), strict=True) if not ok
-    ]
+    empty = np.flatnonzero(np.isnan(readings.values).all(axis=(0, 2))).tolist()
+    silent = [readings.ids[i] for i in empty]
     if not silent:
         return readings
     some = readings.with_sensors([name for name in readings.ids if name not in silent])
