@@ -44,7 +44,9 @@ def test_one_step_ahead(model, data_dir, tmp_path, monkeypatch):
     out = tmp_path / "model.gde"
     arguments = ["fit", tmp_path / "speeds.csv", "--edges", tmp_path / "edges.csv", "-m", model, "-o", out, "-q"]
     monkeypatch.setattr("sys.argv", ["gde", *map(str, arguments)])
-    cli.main()
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert end.value.code == 0
     forecaster = Forecaster.load(out)
     errors, covered = [], []
     for seed in range(REPEATS):
