@@ -1,6 +1,7 @@
 """Forecaster: tables in, tables out, with what was promised of intervals, files and explanations."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pandas as pd
@@ -62,6 +63,11 @@ def network():
     return gde.Forecaster("gcde-gru", **TINY).fit(table(readings(), drop=0.2), edges, progress=False)
 
 
+@pytest.fixture(scope="module")
+def latent():
+    return gde.Forecaster("latent-gsde", **TINY | {"steps": 4}).fit(table(readings(), drop=0.2), EDGES, progress=False)
+
+
 def test_frames_out_are_as_frames_in(ridge):
     times = ["2024-01-13 00:30", "2024-01-13 05:00"]
     f = ridge.predict(times, level=(50, 90), quantiles=(0.1,), num_samples=3)
@@ -101,14 +107,17 @@ def test_new_readings_are_taken_in_without_a_fit(ridge):
     np.testing.assert_array_equal(old["mean"], ridge.predict(["2024-01-12 12:00"])["mean"])
 
 
-def test_a_forecast_does_not_depend_on_what_else_is_asked(ridge, network):
-    for f in (ridge, network):
+@pytest.mark.parametrize("which", ["ridge", "network", "latent"])
+def test_a_forecast_does_not_depend_on_what_else_is_asked(which, request):
+    f = request.getfixturevalue(which)
+    for earlier in ("2024-01-13 01:00", "2024-01-12 20:00"):
+        both = f.predict([earlier, "2024-01-13 03:20"])
         both = f.predict(["2024-01-13 01:00", "2024-01-13 03:20"])
         one = f.predict(["2024-01-13 03:20"])
         np.testing.assert_allclose(both["mean"].to_numpy()[1::2], one["mean"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("which", ["ridge", "network", "persistence"])
+@pytest.mark.parametrize("which", ["ridge", "network", "latent", "persistence"])
 def test_saved_models_forecast_the_same_bits(which, request, tmp_path):
     f = gde.Forecaster("persistence").fit(table(readings()), EDGES) if which == "persistence" else None
     f = f or request.getfixturevalue(which)
@@ -261,3 +270,14 @@ def test_the_page_shows_how_the_state_flows_and_jumps(ridge, network):
     assert flow.observed[-1] == np.datetime64("2024-01-12T23:00")
     moves = np.abs(np.diff(flow.states, axis=0)).max(axis=(1, 2))
     assert moves[gaps == np.timedelta64(0)].min() > moves[gaps > np.timedelta64(0)].max() > 0
+
+
+def test_the_stochastic_model_forecasts_with_quantiles(latent, ridge):
+    times = ["2024-01-13 01:00", "2024-01-13 06:00"]
+    made, line = (f.predict(times, level=90, quantiles=(0.25, 0.75)) for f in (latent, ridge))
+    # It starts from the regressions, and its paths spread: after few steps it is near them, and not they.
+    np.testing.assert_allclose(made["mean"], line["mean"], atol=3)
+    assert not np.array_equal(made["mean"], line["mean"])
+    columns = [made[name].to_numpy() for name in ("lo-90", "q-0.25", "q-0.75", "hi-90")]
+    assert all((low < high).all() for low, high in itertools.pairwise(columns))
+    assert abs(latent.coverage[90] - 90) < 8

@@ -215,3 +215,20 @@ def test_compiled_once():
     assert len(traces) == 2  # one to look at what it returns, one to compile
     fit(weights(), loss, data, dataclasses.replace(config, rate=0.5, steps=30), key=jax.random.key(9))
     assert len(traces) == 3
+
+
+@pytest.mark.parametrize("start", [0.0, jnp.zeros((), jnp.float32)])
+def test_weak_types_are_no_reason_to_compile_again(start):
+    """Numbers of Python make arrays of weak types, and the first step makes them strong."""
+    traced = []
+
+    def loss(model, batch, key):
+        traced.append(model.w.weak_type)
+        return squares(model, batch, key)
+
+    data, _ = regression()
+    model = Weights(jnp.full(3, start), jnp.ones(2))
+    assert model.w.weak_type == isinstance(start, float)
+    fit(model, loss, jax.tree.map(np.float32, data), TrainConfig(steps=4, log_every=1), key=KEY, validation=data)
+    # For the figures to log, the steps and the look at the validation data.
+    assert traced == [False] * 3

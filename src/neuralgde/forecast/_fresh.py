@@ -1,5 +1,7 @@
 """FreshWindows: windows of the training rows, undersampled anew whenever they are asked for."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -151,8 +153,9 @@ class FreshWindows(eqx.Module):
         return jnp.arange(self.length)[:, None] >= since[:, None]
 
 
-def warp(gap: Array | np.ndarray, reach: Array | float) -> Array:
+def warp(gap: Any, reach: Any) -> Any:
     """A time ahead as a network is told it: itself up to `reach`, then so that it grows as its logarithm does."""
-    gap = jnp.asarray(gap)
-    far = jnp.where(jnp.isfinite(reach), reach, 1).astype(gap.dtype)
-    return jnp.where(gap <= reach, gap, far * (1 + jnp.log(jnp.maximum(gap, far) / far)))
+    # Host arrays stay on the host: there each new shape would need compiled programs.
+    xp = np if isinstance(gap, np.ndarray) else jnp
+    far = xp.where(xp.isfinite(reach), reach, 1).astype(gap.dtype)
+    return xp.where(gap <= reach, gap, far * (1 + xp.log(xp.maximum(gap, far) / far)))

@@ -16,6 +16,7 @@ from ..integrate import HybridConfig
 from ..model import HybridGDE, gcde_gru, gcgru
 from ..train import TrainConfig, TrainResult, fit
 from ._config import ForecastConfig
+from ._fresh import FreshWindows, warp
 from ._latent import LatentForecast
 from ._losses import GapWeights, SensorError, WindowLoss
 from ._ridge import Ridge
@@ -34,7 +35,8 @@ def make_network(
 ) -> Any:  # fmt: skip
     """A new network for so many sensors, variables and inputs; `period` is in steps, 1 where nothing repeats."""
     if config.model == "latent-gsde":
-        return LatentForecast(sensors, variables, config.hidden // 2, shape.time_scale, key=key)
+        farthest = float(warp(np.array(shape.horizon), shape.reach))
+        return LatentForecast(sensors, variables, max(2, config.hidden // 2), shape.time_scale, farthest, key=key)
     # One step of Heun's method an interval takes half the time of the model's usual two.
     more = {"config": HybridConfig(num_steps=1)} if config.model == "gcde-gru" else {}
     operator = ("self", "gcn", "learned") if sensors <= _MOST_LEARNED else ("self", "gcn")
@@ -112,7 +114,8 @@ def train_network(
     looked_at = validation.fresh(queries=2, outages=0.0)
     ends = looked_at.rows
     ends = ends[np.linspace(0, len(ends) - 1, min(_MOST_VALIDATION, len(ends))).astype(int)]
-    windows = looked_at(jnp.asarray(ends), jax.random.key(config.seed))
+    # Compiled as one program: by itself each of its many operations would be one.
+    windows = eqx.filter_jit(FreshWindows.__call__)(looked_at, jnp.asarray(ends), jax.random.key(config.seed))
     training = TrainConfig(
         steps=config.steps, batch_size=min(config.batch_size, len(rows)), rate=config.rate, schedule="one_cycle",
         clip=1.0, log_every=max(1, config.steps // 40),

@@ -99,7 +99,7 @@ class Source:
             seen = seen & ~silent[:, None]
         phase = readings.clock.phase(readings.stamps[ends])[:, None]
         ahead = readings.clock.steps(query_stamps) - self.steps[ends][:, None]
-        ahead = np.asarray(warp(np.clip(ahead, 1e-6, shape.horizon), shape.reach))
+        ahead = warp(np.clip(ahead, 1e-6, shape.horizon), shape.reach)
         base = self._base_at(query_stamps, known)
         dtype = jax.dtypes.canonicalize_dtype(float)
         truth = np.full(base.shape, np.nan) if targets is None else targets

@@ -57,6 +57,8 @@ def train(
     every = min(config.log_every or max(1, total // 100), total)
 
     arrays, static = eqx.partition(model, eqx.is_array)
+    # A step makes strong types of weak ones, which would be another program.
+    arrays = jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype) if a.weak_type else a, arrays)
     trained = which_are_trained(arrays, frozen)
     tx = make_optimiser(config.optimiser, config.weight_decay, config.clip)
     limit = np.inf if config.divergence is None else config.divergence
