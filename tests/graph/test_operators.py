@@ -204,6 +204,15 @@ def test_spectrum_of_an_undirected_graph():
     np.testing.assert_allclose(g.operator("laplacian") @ jnp.ones(8), 0, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["random_walk", "adjacency"])
+def test_unweighted_operators_count_each_edge_once(name):
+    senders, receivers, weights, present = GRAPHS["directed"]
+    found = build("directed", "csr").operator(f"unweighted_{name}").to_dense()
+    expected = reference(name, senders, receivers, np.ones_like(weights), present)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert not np.allclose(found, reference(name, senders, receivers, weights, present))
+
+
 @pytest.mark.parametrize(("name", "ends"), [("random_walk", 1), ("reverse_random_walk", 0)])
 def test_walks_sum_to_one_where_there_is_somewhere_to_go(name, ends):
     sums = build("directed", "csr").operator(name) @ jnp.ones(6)

@@ -111,6 +111,11 @@ def _adjacency(graph: "Graph") -> AbstractOperator:
     return _assemble(graph, graph.active_weights, None)
 
 
+def _unweighted(build: Callable[["Graph"], AbstractOperator]) -> Callable[["Graph"], AbstractOperator]:
+    """The operator of the same edges with weight 1: each counts once."""
+    return lambda graph: build(graph.with_weights(jnp.ones_like(graph.weights)))
+
+
 _BUILDERS: dict[str, Callable[["Graph"], AbstractOperator]] = {
     "gcn": _gcn,
     "laplacian": _laplacian,
@@ -120,6 +125,8 @@ _BUILDERS: dict[str, Callable[["Graph"], AbstractOperator]] = {
     "random_walk": _random_walk,
     "reverse_random_walk": _reverse_random_walk,
     "adjacency": _adjacency,
+    "unweighted_random_walk": _unweighted(_random_walk),
+    "unweighted_adjacency": _unweighted(_adjacency),
 }
 
 

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..graph import Graph
 from ._mlp import NodeMLP
-from ._unweighted import prepare_unweighted, unweighted
 
 
 class GIN(eqx.Module):
@@ -38,7 +37,7 @@ class GIN(eqx.Module):
 
     def prepare(self, graph: Graph) -> Graph:
         """The graph with the operator this layer needs: pass it to calls in a loop."""
-        return prepare_unweighted(graph, "adjacency")
+        return graph.prepare("unweighted_adjacency")
 
     def __call__(self, z: Float[Array, "nodes in"], graph: Graph) -> Float[Array, "nodes out"]:
-        return self.mlp((1 + self.eps) * z + unweighted(graph, "adjacency") @ z)
+        return self.mlp((1 + self.eps) * z + graph.operator("unweighted_adjacency") @ z)

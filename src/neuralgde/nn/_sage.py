@@ -7,7 +7,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..graph import Graph
 from ._init import glorot
-from ._unweighted import prepare_unweighted, unweighted
 
 
 class GraphSAGE(eqx.Module):
@@ -25,10 +24,10 @@ class GraphSAGE(eqx.Module):
 
     def prepare(self, graph: Graph) -> Graph:
         """The graph with the operator this layer needs: pass it to calls in a loop."""
-        return prepare_unweighted(graph, "random_walk")
+        return graph.prepare("unweighted_random_walk")
 
     def __call__(self, z: Float[Array, "nodes in"], graph: Graph) -> Float[Array, "nodes out"]:
-        mean = unweighted(graph, "random_walk")
+        mean = graph.operator("unweighted_random_walk")
         in_size, out_size = self.weight_self.shape
         if in_size < out_size:
             return (mean @ z) @ self.weight_neighbours + z @ self.weight_self + self.bias
