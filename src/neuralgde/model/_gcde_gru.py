@@ -1,5 +1,8 @@
 """GCDE-GRU, its discrete sibling GCGRU, and what a forecaster of sensors needs besides, by option."""
 
+from typing import Any
+
+import equinox as eqx
 import jax
 from jaxtyping import PRNGKeyArray
 
@@ -12,6 +15,8 @@ from ._hybrid_gde import HybridGDE
 from ._memory import Layout, MemoryFlow, MemoryHead, MemoryJump
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
+# The age grows in a straight line: one step is exact.
+STILL = HybridConfig(solver="euler", num_steps=1)
 
 
 def gcde_gru(
@@ -51,53 +56,8 @@ def gcde_gru(
     flow_key, rest_key = jax.random.split(key)
     layout = Layout(hidden, features)
     flow = MemoryFlow(GCDE((hidden, hidden, hidden), operator=operator, key=flow_key), layout, time_scale)
-    return _with_gru(
-        flow, layout, rest_key, inputs=inputs, operator=operator, residual=residual, period=period,
-        time_scale=time_scale, hold_unobserved=hold_unobserved, num_nodes=num_nodes, rank=rank, embedding=embedding,
-        head=make_head(head, levels), config=config or HybridConfig(),
-    )  # fmt: skip
-
-
-def gcgru(
-    features: int,
-    hidden: int = 46,
-    *,
-    key: PRNGKeyArray,
-    inputs: int = 0,
-    operator: str | tuple[str, ...] = "gcn",
-    residual: bool = False,
-    period: float | None = None,
-    time_scale: float = 1.0,
-    hold_unobserved: bool = True,
-    num_nodes: int | None = None,
-    rank: int = 10,
-    embedding: int = 0,
-    head: str | AbstractHead = "point",
-    levels: tuple[float, ...] = LEVELS,
-) -> HybridGDE:
-    """GCDE-GRU without the flow: h stands still between observations. Everything else is as in `gcde_gru`.
-
-    It knows the time that passed all the same: the age of the last value is a feature of the cell and of the head.
-    """
-    layout = Layout(hidden, features)
-    _, rest_key = jax.random.split(key)
-    return _with_gru(
-        MemoryFlow(None, layout), layout, rest_key, inputs=inputs, operator=operator, residual=residual, period=period,
-        time_scale=time_scale, hold_unobserved=hold_unobserved, num_nodes=num_nodes, rank=rank, embedding=embedding,
-        head=make_head(head, levels), config=STILL,
-    )  # fmt: skip
-
-
-# The age grows in a straight line: one step is exact.
-STILL = HybridConfig(solver="euler", num_steps=1)
-
-
-def _with_gru(
-    flow: MemoryFlow, layout: Layout, key: PRNGKeyArray, *, inputs: int, operator: str | tuple[str, ...],
-    residual: bool, period: float | None, time_scale: float, hold_unobserved: bool, num_nodes: int | None, rank: int,
-    embedding: int, head: AbstractHead, config: HybridConfig,
-) -> HybridGDE:  # fmt: skip
-    cell_key, vector_key, head_key, adjacency_key = jax.random.split(key, 4)
+    head = make_head(head, levels)
+    cell_key, vector_key, head_key, adjacency_key = jax.random.split(rest_key, 4)
     jump = MemoryJump(
         lambda size: GCGRU(size, layout.hidden, operator=operator, key=cell_key),
         layout,
@@ -116,4 +76,13 @@ def _with_gru(
         if num_nodes is None:
             raise InputError("num_nodes: a learned adjacency needs the number of nodes, got None.")
         adjacency = LearnedAdjacency(num_nodes, rank, key=adjacency_key)
-    return HybridGDE(flow, jump, readout, adjacency=adjacency, config=config)
+    return HybridGDE(flow, jump, readout, adjacency=adjacency, config=config or HybridConfig())
+
+
+def gcgru(features: int, hidden: int = 46, *, key: PRNGKeyArray, **options: Any) -> HybridGDE:
+    """GCDE-GRU without the flow: h stands still between observations. The options are those of `gcde_gru`.
+
+    It knows the time that passed all the same: the age of the last value is a feature of the cell and of the head.
+    """
+    model = gcde_gru(features, hidden, key=key, config=STILL, **options)
+    return eqx.tree_at(lambda m: m.flow, model, MemoryFlow(None, Layout(hidden, features)))
