@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neuralgde import InputError
-from neuralgde.conformal import fit_conformal
+from neuralgde.conformal import fit_conformal, next_quantile
 from neuralgde.metrics import coverage
 
 
@@ -45,6 +45,14 @@ def test_scores_are_ranked_by_hand():
     shrunk = fit_conformal(np.full(9, -5.0), np.full(9, 5.0), y, 2.0, level=0.8)
     assert shrunk.shift < 0
     np.testing.assert_allclose(shrunk(1.0, 2.0, 2.0), (1.5, 1.5))
+
+
+def test_the_next_score_has_a_place_between_any_two():
+    scores = np.array([3.0, 1.0, 2.0, 4.0])
+    np.testing.assert_allclose(next_quantile(scores, np.array([0.2, 0.4, 0.5, 0.8])), [1, 2, 2.5, 4])
+    # Beyond the places there are only the outermost scores.
+    np.testing.assert_array_equal(next_quantile(scores, np.array([0.01, 0.99])), [1, 4])
+    assert next_quantile(scores, 0.5, between=False) == 3 and next_quantile(scores, 0.6, between=False) == 3
 
 
 def test_masked_points_have_no_effect():

@@ -66,10 +66,22 @@ def fit_conformal(
     if not np.isfinite([truth, low, high, ahead]).all():
         raise InputError("y, lower, upper, gap: expected finite numbers. Switch other points off by the mask.")
     gaps, sizes = _sizes(ahead, np.abs(truth - (low + high) / 2))
-    scores = np.sort(np.maximum(low - truth, truth - high) / np.interp(ahead, gaps, sizes))
-    # The (n + 1)-th point, which is to come, is as likely to fall between any two scores.
-    rank = min(math.ceil((truth.size + 1) * level), truth.size)
-    return Conformal(level, float(scores[rank - 1]), gaps, sizes)
+    scores = np.maximum(low - truth, truth - high) / np.interp(ahead, gaps, sizes)
+    return Conformal(level, float(next_quantile(scores, level, between=False)), gaps, sizes)
+
+
+def next_quantile(
+    scores: Float[np.ndarray, " points"], level: float | Float[np.ndarray, " levels"], *, between: bool = True
+) -> np.ndarray:
+    """What the score to come stays below with probability `level`, by those seen, one or more, in any order.
+
+    It is as likely to fall between any two of them: there are n + 1 places for it. Levels between two places get a
+    value between two scores, or without `between` the larger of them, which promises at least the level.
+    """
+    values = np.sort(scores)
+    place = np.asarray(level) * (len(values) + 1)
+    at = np.clip((place if between else np.ceil(place)) - 1, 0, len(values) - 1)
+    return np.asarray(np.interp(at, np.arange(len(values)), values))
 
 
 def _sizes(gap: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float
 
+from ..conformal import next_quantile
+
 LEVELS = tuple(
     np.concatenate([[0.005, 0.01, 0.025], np.arange(0.05, 0.96, 0.05), [0.975, 0.99, 0.995]]).round(4).tolist()
 )
@@ -119,12 +121,8 @@ def _table(score: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _quantiles(score: np.ndarray) -> np.ndarray:
-    values = np.sort(score[~np.isnan(score)])
-    if not len(values):
-        return scipy.special.ndtri(np.array(LEVELS))
-    # The point to come is as likely to fall between any two of those seen: n + 1 places for it.
-    at = np.clip(np.array(LEVELS) * (len(values) + 1) - 1, 0, len(values) - 1)
-    return np.interp(at, np.arange(len(values)), values)
+    values = score[~np.isnan(score)]
+    return next_quantile(values, np.array(LEVELS)) if len(values) else scipy.special.ndtri(np.array(LEVELS))
 
 
 def _at_gap(gaps: np.ndarray, table: np.ndarray, gap: np.ndarray) -> np.ndarray:
