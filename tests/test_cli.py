@@ -36,6 +36,23 @@ def test_help_is_quick_and_loads_no_jax():
     assert seconds < 3  # generous, because other tests run at the same time
 
 
+def commands(app, before=()):
+    """The words of every command and group."""
+    yield before
+    for group in app.registered_groups:
+        yield from commands(group.typer_instance, (*before, group.name))
+    yield from ((*before, c.name or c.callback.__name__) for c in app.registered_commands)
+
+
+@pytest.mark.parametrize("words", list(commands(cli.app)), ids=" ".join)
+def test_every_help_has_an_example(words, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["gde", *words, "--help"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr().out
+    assert stop.value.code == 0 and f"Example: gde {' '.join(words)}".strip() in said
+
+
 def test_unknown_command_is_a_usage_error():
     run = gde("nonsense")
     assert run.returncode == 2

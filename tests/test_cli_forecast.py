@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from neuralgde import cli
-from neuralgde._cli_forecast import length
+from neuralgde._cli_options import length
+from neuralgde.train._resume import Saver
 
 GOOD = "unique_id,ds,y\n" + "".join(
     f"{name},2024-01-{day:02d} {hour:02d}:00,{50 + 10 * np.sin(hour / 4) + 3 * k + (day * 7 + hour * 3 + k) % 5:.2f}\n"
@@ -31,47 +32,60 @@ def line(text, number, new):
     return "\n".join(lines) + "\n"
 
 
+# Of each broken table: readings, edges, where the error says it is broken, and a word of the fix, its last sentence.
+SHORT = "unique_id,ds,y\n" + "".join(f"{n},2024-01-01,1\n{n},2024-01-02,2\n" for n in "abc")
+NAMELESS = GOOD.replace("unique_id,ds,y", "unique_id,b,y").replace("2024-", "day ")
 BROKEN = {
-    "no such file": (None, None, ["series.csv", "no such file"]),
-    "empty": ("", None, ["series.csv, line 1", "empty"]),
-    "no rows": ("unique_id,ds,y\n", None, ["line 2", "no rows"]),
-    "no stamps": (GOOD.replace("unique_id,ds,y", "unique_id,b,y").replace("2024-", "day "), None, ["column of stamps"]),
-    "names twice": (line(GOOD, 1, "unique_id,ds,ds"), None, ["line 1, column 3", "names that differ"]),
-    "a cell too few": (line(GOOD, 5, "a,2024-01-01 03:00"), None, ["line 5, column 3", "expected 3 cells"]),
-    "no number": (line(GOOD, 7, "a,2024-01-01 05:00,fast"), None, ["line 7, column y", "'fast'"]),
-    "a decimal comma": (line(GOOD, 7, 'a,2024-01-01 05:00,"5,5"'), None, ["line 7, column y", "point"]),
-    "infinite": (line(GOOD, 7, "a,2024-01-01 05:00,inf"), None, ["line 7, column y", "finite"]),
-    "no date": (line(GOOD, 4, "a,01/02/2024 08:00,5"), None, ["line 4, column ds", "year-month-day"]),
-    "stamp missing": (line(GOOD, 4, "a,,5"), None, ["line 4, column ds", "Fill it in"]),
-    "sensor missing": (line(GOOD, 4, ",2024-01-01 02:00,5"), None, ["line 4, column unique_id", "Fill it in"]),
-    "a zone here and there": (line(GOOD, 4, "a,2024-01-01 02:00Z,5"), None, ["line 4, column ds", "all have a zone"]),
-    "two readings at once": (line(GOOD, 4, "a,2024-01-01 01:00,99"), None, ["line 4, column y", "line 3", "Keep one"]),
-    "no reading at all": ("unique_id,ds,y\na,2024-01-01,\na,2024-01-02,\n", None, ["line 2, column y", "no reading"]),
-    "too short": ("unique_id,ds,y\n" + "".join(f"{n},2024-01-01,1\n{n},2024-01-02,2\n" for n in "abc"), None,
-                  ["stamps or more"]),
-    "an unknown sensor": (GOOD, EDGES + "c,d,1\n", ["edges.csv, line 4, column target", "no sensor 'd'"]),
-    "a negative weight": (GOOD, EDGES + "c,a,-1\n", ["edges.csv, line 4, column weight", "0 or more"]),
-    "an end before its start": (GOOD, "source,target,start,end\na,b,2024-01-05,2024-01-02\n", ["line 2, column end"]),
-    "a matrix of other size": (GOOD, "0,1\n1,0\n", ["edges.csv, line 2", "3 rows and columns"]),
+    "no such file": (None, None, "series.csv", "Check the name"),
+    "empty": ("", None, "series.csv, line 1", "then rows"),
+    "no rows": ("unique_id,ds,y\n", None, "series.csv, line 2", "Add readings"),
+    "no stamps": (NAMELESS, None, "series.csv, line 1, columns unique_id, b, y", "--time"),
+    "no numbers": (
+        "unique_id,ds,w\na,2024-01-01,up\na,2024-01-02,down\n", None, "series.csv, line 1, column w", "--value"
+    ),
+    "names twice": (line(GOOD, 1, "unique_id,ds,ds"), None, "series.csv, line 1, column 3", "Rename"),
+    "a cell too few": (line(GOOD, 5, "a,2024-01-01 03:00"), None, "series.csv, line 5, column 3", "Look for"),
+    "no number": (line(GOOD, 7, "a,2024-01-01 05:00,fast"), None, "series.csv, line 7, column y", "Leave it empty"),
+    "a decimal comma": (line(GOOD, 7, 'a,2024-01-01 05:00,"5,5"'), None, "series.csv, line 7, column y", "a point"),
+    "infinite": (line(GOOD, 7, "a,2024-01-01 05:00,inf"), None, "series.csv, line 7, column y", "Leave the cell empty"),
+    "no date": (line(GOOD, 4, "a,01/02/2024 08:00,5"), None, "series.csv, line 4, column ds", "year-month-day"),
+    "stamp missing": (line(GOOD, 4, "a,,5"), None, "series.csv, line 4, column ds", "Fill it in"),
+    "sensor missing": (line(GOOD, 4, ",2024-01-01 02:00,5"), None, "series.csv, line 4, column unique_id", "Fill it"),
+    "a zone here and there": (line(GOOD, 4, "a,2024-01-01 02:00Z,5"), None, "series.csv, line 4, column ds", "Write"),
+    "two readings at once": (line(GOOD, 4, "a,2024-01-01 01:00,99"), None, "series.csv, line 4, column y", "Keep one"),
+    "no reading at all": (
+        "unique_id,ds,y\na,2024-01-01,\na,2024-01-02,\n", None, "series.csv, line 2, column y", "Check the columns"
+    ),
+    "too short": (SHORT, None, "series.csv, line 7, column ds", "Give a longer table"),
+    "an unknown sensor": (GOOD, EDGES + "c,d,1\n", "edges.csv, line 4, column target", "drop the edge"),
+    "a negative weight": (GOOD, EDGES + "c,a,-1\n", "edges.csv, line 4, column weight", "larger for closer"),
+    "an end before its start": (
+        GOOD, "source,target,start,end\na,b,2024-01-05,2024-01-02\n", "edges.csv, line 2, column end", "Swap them"
+    ),
+    "a matrix of other size": (GOOD, "0,1\n1,0\n", "edges.csv, line 2, column 2", "the columns source, target"),
 }  # fmt: skip
+# Where there is no cell to point at.
+WITHOUT_COLUMN = ("no such file", "empty", "no rows")
 
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_tables(kind, tmp_path, monkeypatch, capsys):
-    series, edges, words = BROKEN[kind]
+    series, edges, place, fix = BROKEN[kind]
+    assert (", column" in place) == (kind not in WITHOUT_COLUMN)
     if series is not None:
         (tmp_path / "series.csv").write_text(series)
     (tmp_path / "edges.csv").write_text(EDGES if edges is None else edges)
-    out = tmp_path / "model.gde"
     before = sorted(tmp_path.iterdir())
-    status = run(
-        monkeypatch, "fit", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge", "-o", out
-    )
-    said = capsys.readouterr().err.splitlines()
-    assert status == 2 and len(said) == 1 and said[0].startswith("gde: error: ")
-    for word in words:
-        assert word in said[0], said[0]
-    assert sorted(tmp_path.iterdir()) == before
+    tables = (tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge")
+    for command, out in (("fit", tmp_path / "new" / "model.gde"), ("backtest", tmp_path / "new")):
+        status = run(monkeypatch, command, *tables, "-o", out, "-q")
+        out, said = capsys.readouterr()
+        assert status == 2 and not out and said.count("\n") == 1
+        assert said.startswith(f"gde: error: {tmp_path}/{place}: "), said
+        sentences = said.removeprefix(f"gde: error: {tmp_path}/{place}: ").strip().split(". ")
+        assert len(sentences) > 1 and fix in sentences[-1] and said.endswith(".\n"), said
+        # Not even a folder.
+        assert sorted(tmp_path.iterdir()) == before
 
 
 def test_text_in_another_encoding(tmp_path, monkeypatch, capsys):
@@ -114,6 +128,49 @@ def test_fit_forecast_backtest(fitted, tmp_path, monkeypatch, capsys):
     assert list(scores["by_horizon"]) == ["1 h", "6 h"] and scores["readings"] > 100
     assert set(scores["overall"]) == {"ridge", "persistence", "time-of-day mean"}
     assert {p.name for p in folder.iterdir()} >= {"backtest.csv", "report.html"}
+
+
+def test_beyond_the_horizon_there_is_a_note(fitted, monkeypatch, capsys):
+    assert run(monkeypatch, "forecast", fitted[0], "--every", "6h", "--until", "12h") == 0
+    assert "note" not in capsys.readouterr().err
+    assert run(monkeypatch, "forecast", fitted[0], "--every", "6h", "--until", "18h") == 0
+    assert "note: the model was fitted for up to 12 h ahead" in capsys.readouterr().err
+
+
+def test_backtests_of_saved_models(fitted, tmp_path, monkeypatch, capsys):
+    series, backtest = tmp_path / "series.csv", tmp_path / "b"
+    assert run(monkeypatch, "backtest", series, "--with", fitted[0], "-o", backtest) == 2
+    assert "series.csv, line 721, column ds: expected readings up to here that are later" in capsys.readouterr().err
+    assert run(monkeypatch, "backtest", series, "--with", fitted[0], "-m", "ridge", "-o", backtest) == 2
+    assert "--model: of no use with --with" in capsys.readouterr().err and not backtest.exists()
+
+
+def test_interrupted_fits_go_on(tmp_path, monkeypatch, capsys):
+    (tmp_path / "series.csv").write_text(GOOD)
+    small = {"hidden": 4, "embedding": 1, "rank": 1, "batch_size": 4, "queries": 1, "length": 3, "steps": 4}
+    options = "\n".join(f"{name} = {value}" for name, value in small.items())
+    (tmp_path / "o.toml").write_text(options + '\nmodel = "gcgru"\nhorizon = "3h"\n')
+    out, left = tmp_path / "model.gde", tmp_path / "model.gde.ckpt"
+    command = ("fit", tmp_path / "series.csv", "--config", tmp_path / "o.toml", "-o", out)
+    save = Saver.save
+
+    def interrupted(self, step, *args):
+        save(self, step, *args)
+        if step == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Saver, "save", interrupted)
+    assert run(monkeypatch, *command) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"gde: interrupted. What was learned is in {left}: the same command goes on from there."
+    assert left.exists() and not out.exists()
+    monkeypatch.setattr(Saver, "save", save)
+    assert run(monkeypatch, *command) == 0
+    said = capsys.readouterr().err
+    assert f"going on from {left}" in said and "step 1/4" not in said and "step 4/4" in said
+    assert out.exists() and not left.exists()
+    assert run(monkeypatch, "forecast", out, "--every", "1h", "--until", "3h", "-q") == 0
+    assert capsys.readouterr().out.count("\n") == 1 + 3 * 3
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,25 @@
 
 import contextlib
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neuralgde._cli_options import (
+    Coordinates,
+    Edges,
+    Json,
+    Quiet,
+    Series,
+    check_folder,
+    fits_a_model,
+    length,
+    make_folder,
+    read_options,
+    refuse,
+)
 from neuralgde._errors import InputError
 
 if TYPE_CHECKING:
@@ -16,31 +28,8 @@ if TYPE_CHECKING:
 
     from neuralgde.forecast import Forecaster
 
-_UNITS = {"s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "": 1.0}
 
-Series = Annotated[str, typer.Argument(help="The readings: .csv or .parquet, or - for standard input.")]
-Edges = Annotated[str | None, typer.Option(help="Edges: columns source, target[, weight][, start, end]; or a matrix.")]
-Coordinates = Annotated[str | None, typer.Option(help="Sensors' latitude, longitude or x, y: edges from distances.")]
-ModelName = Annotated[
-    str | None, typer.Option("--model", "-m", help="gcde-gru (default), gcgru, latent-gsde, ridge or persistence.")
-]
-Id = Annotated[str | None, typer.Option("--id", help="The column of sensors, if it is not found by itself.")]
-Time = Annotated[str | None, typer.Option("--time", help="The column of stamps.")]
-Value = Annotated[list[str] | None, typer.Option("--value", help="A column of readings; may be given again.")]
-Known = Annotated[list[str] | None, typer.Option("--known", help="A column known in advance; may be given again.")]
-Static = Annotated[list[str] | None, typer.Option("--static", help="A column that stays for a sensor.")]
-Zone = Annotated[str | None, typer.Option(help="The zone of dates without one, such as Europe/Paris.")]
-Period = Annotated[str | None, typer.Option(help="What repeats itself: 24h; for stamps that are numbers, a number.")]
-Undirected = Annotated[bool | None, typer.Option("--undirected", help="Edges go both ways.")]
-Horizon = Annotated[str | None, typer.Option(help="How far ahead to learn: 6h, or a number. By default a day.")]
-Limit = Annotated[str | None, typer.Option("--time-limit", help="About how long it may take: 10min.")]
-Steps = Annotated[int | None, typer.Option(help="Steps of training, fewer for a quick look.")]
-Seed = Annotated[int | None, typer.Option(help="What decides all that is random.")]
-Config = Annotated[Path | None, typer.Option("--config", help="A TOML file of options; those given here come first.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but what was asked for.")]
-
-
+@fits_a_model
 def fit(
     series: Series,
     out: Annotated[Path, typer.Option("--out", "-o", help="The model to write, such as model.gde.")] = Path(
@@ -51,28 +40,16 @@ def fit(
     sbml: Annotated[
         Path | None, typer.Option(help="A reaction network; the table then has runs of it: run, time, species.")
     ] = None,
-    model: ModelName = None,
-    id_: Id = None,
-    time: Time = None,
-    value: Value = None,
-    known: Known = None,
-    static: Static = None,
-    zone: Zone = None,
-    period: Period = None,
-    undirected: Undirected = None,
-    horizon: Horizon = None,
-    time_limit: Limit = None,
-    steps: Steps = None,
-    seed: Seed = None,
-    config: Config = None,
     report: Annotated[Path | None, typer.Option(help="A folder for a report page.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Learn from a table of readings and a table of edges; write a model.
 
-    The table is long (unique_id, ds, y, or other names), wide (a column of stamps, then one for each sensor) or a
-    matrix without names. If training is interrupted, the same command goes on from where it was.
+    The table is long (unique_id, ds, y, or other names), wide (stamps, then a column a sensor), or a matrix.
+
+    If training is interrupted (Ctrl-C), the same command goes on from where it was.
 
     Example: gde fit readings.csv --edges roads.csv -o model.gde
 
@@ -80,10 +57,7 @@ def fit(
 
     Example: gde fit --sbml model.xml runs.csv -o model.gde
     """
-    options = _options(
-        config, model=model, id=id_, time=time, values=value, known=known, static=static, zone=zone, period=period,
-        undirected=undirected, horizon=horizon, time_limit=time_limit, steps=steps, seed=seed,
-    )  # fmt: skip
+    options = read_options(options)
     _check_out(out)
     if sbml is not None:
         from neuralgde._cli_reactions import fit_reactions
@@ -155,6 +129,13 @@ def forecast(
     if not as_json or str(out) != "-":
         write_table(out, columns, clock, stamp_name(made.fitted))
     if not quiet and not as_json:
+        farthest = made.fitted.shape.horizon * clock.step
+        if (made.stamps - made.origins > 1.01 * farthest).any():
+            typer.echo(
+                f"note: the model was fitted for up to {clock.say(farthest)} ahead; later times are forecast as that "
+                "far. Fit with a longer --horizon for more.",
+                err=True,
+            )
         measured = forecaster.coverage[90]
         typer.echo(
             f"{len(made.stamps)} time(s), {len(made.fitted.readings.ids)} sensor(s). On days set aside, 90 % intervals "
@@ -163,6 +144,7 @@ def forecast(
         )
 
 
+@fits_a_model
 def backtest(
     series: Series,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write to.")] = Path("backtest"),
@@ -173,22 +155,9 @@ def backtest(
     at: Annotated[
         list[str] | None, typer.Option("--ahead", help="A horizon, such as 15min; may be given again.")
     ] = None,
-    model: ModelName = None,
-    id_: Id = None,
-    time: Time = None,
-    value: Value = None,
-    known: Known = None,
-    static: Static = None,
-    zone: Zone = None,
-    period: Period = None,
-    undirected: Undirected = None,
-    horizon: Horizon = None,
-    time_limit: Limit = None,
-    steps: Steps = None,
-    seed: Seed = None,
-    config: Config = None,
     as_json: Json = False,
     quiet: Quiet = False,
+    **options: Any,
 ) -> None:
     """Forecast the last days from rolling origins, and hold it against what came, per sensor and horizon.
 
@@ -201,11 +170,10 @@ def backtest(
     from neuralgde.data import write_table
     from neuralgde.forecast import Forecaster, backtest_page
 
-    options = _options(
-        config, model=model, id=id_, time=time, values=value, known=known, static=static, zone=zone, period=period,
-        undirected=undirected, horizon=horizon, time_limit=time_limit, steps=steps, seed=seed,
-    )  # fmt: skip
-    _make_folder(out)
+    options = read_options(options)
+    if saved is not None:
+        refuse({"edges": edges, "coordinates": coordinates, **options}, "--with, whose model has its own")
+    check_folder(out)
     forecaster = _forecaster(options) if saved is None else Forecaster.load(saved)
     fitting: dict[str, Any] = {}
     if saved is None:
@@ -220,33 +188,6 @@ def backtest(
         typer.echo(json.dumps(_scores(found)))
     elif not quiet:
         _print_backtest(found, out)
-
-
-def length(text: str, name: str) -> float:
-    """A length of time, such as 5min, in seconds; a plain number is itself."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([a-z]*)\s*", text.lower())
-    if match is None or match[2] not in _UNITS or float(match[1]) <= 0:
-        raise InputError(f"{name}: expected a length of time such as 5min, 2h, 1d, or a positive number, got {text!r}.")
-    return float(match[1]) * _UNITS[match[2]]
-
-
-def _options(config: Path | None, **given: Any) -> dict[str, Any]:
-    """Options of a TOML file, and over them those of the command line; lengths of time as numbers."""
-    options: dict[str, Any] = {}
-    if config is not None:
-        import tomllib
-
-        try:
-            options = tomllib.loads(config.read_text())
-        except OSError as error:
-            raise InputError(f"--config: {config} cannot be read: {error.strerror}.") from error
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"--config: {config}: not TOML: {error}.") from error
-    options |= {name: value for name, value in given.items() if value is not None and value != []}
-    for name in ("period", "horizon", "time_limit"):
-        if isinstance(options.get(name), str):
-            options[name] = length(options[name], f"--{name.replace('_', '-')}")
-    return options
 
 
 def _forecaster(options: dict[str, Any]) -> "Forecaster":
@@ -280,14 +221,7 @@ def _check_out(out: Path) -> None:
         raise InputError(f"--out: {out} is a folder. Add a file name to it, such as model.gde.")
     if out.suffix != ".gde":
         raise InputError(f"--out: expected a name that ends in .gde, got {out}.")
-    _make_folder(out.parent)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out: {folder} cannot be made a folder: {error.strerror}. Choose another.") from error
+    check_folder(out.parent)
 
 
 @contextlib.contextmanager
@@ -295,10 +229,10 @@ def _interruptible(checkpoint: Path) -> "Iterator[None]":
     try:
         yield
     except KeyboardInterrupt:
-        where = (
-            f" What was learned is in {checkpoint}: the same command goes on from there." if checkpoint.exists() else ""
-        )
-        typer.echo(f"gde: interrupted.{where}", err=True)
+        said = "Nothing was learned yet."
+        if checkpoint.exists():
+            said = f"What was learned is in {checkpoint}: the same command goes on from there."
+        typer.echo(f"gde: interrupted. {said}", err=True)
         sys.exit(1)
 
 
@@ -309,7 +243,7 @@ def _say(quiet: bool) -> "Callable[[str], None]":
 def _write_page(folder: Path, page: Any) -> None:
     from neuralgde.report import write_page, write_page_data
 
-    _make_folder(folder)
+    make_folder(folder)
     write_page_data(folder, page)
     write_page(folder / "report.html", page)
 

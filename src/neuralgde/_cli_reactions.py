@@ -7,16 +7,14 @@ from typing import Any
 
 import typer
 
-from neuralgde._errors import InputError
+from neuralgde._cli_options import refuse
 
 
 def fit_reactions(
     sbml: Path, runs: str, out: Path, options: dict[str, Any], *, as_json: bool = False, quiet: bool = False
 ) -> None:
     """Fit, save, and tell how good it is; of the options of `gde fit` it takes steps and seed."""
-    for name, value in options.items():
-        if value is not None and value is not False and name not in ("steps", "seed"):
-            raise InputError(f"--{name.replace('_', '-')}: of no use with --sbml. Leave it out.")
+    refuse({name: value for name, value in options.items() if name not in ("steps", "seed")}, "--sbml")
     from neuralgde.forecast import ReactionForecaster, ReactionTraining
     from neuralgde.simulate import read_reactions, read_sbml
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from neuralgde import _cli_forecast
+from neuralgde._cli_options import make_folder
 from neuralgde._errors import CheckpointError, InputError, SolveError, unknown_name
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="gde",
-    help="Neural graph differential equations: models of systems on graphs in continuous time.",
+    help="""Neural graph differential equations: models of systems on graphs in continuous time.
+
+    Example: gde demo
+    """,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -94,10 +98,7 @@ def reproduce(
     options = {} if keep is None else {"keeps": _shares(keep, experiment)}
     folder = out or Path("runs") / experiment
     # Made before the work: a folder that cannot be written should not cost a run.
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out: {folder} cannot be made a folder: {error.strerror}. Choose another.") from error
+    make_folder(folder)
     module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")
     module.run(folder, seeds=seeds or _SEEDS[experiment][quick], quick=quick, console=_console(), **options)
 
@@ -115,7 +116,13 @@ def _shares(keep: str, experiment: str) -> tuple[float, ...]:
     return shares
 
 
-simulate = typer.Typer(help="Simulate a system and write its trajectories to a file.", no_args_is_help=True)
+simulate = typer.Typer(
+    help="""Simulate a system and write its trajectories to a file.
+
+    Example: gde simulate freeway -o freeway.csv
+    """,
+    no_args_is_help=True,
+)
 app.add_typer(simulate, name="simulate")
 
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -39,6 +41,8 @@ def table(values, start="2024-01-01", names="abcde", drop=0.0, seed=1):
 
 
 EDGES = pd.DataFrame({"source": list("abcd"), "target": list("bcde")})
+# One edge starts and one ends on the way.
+CHANGING = EDGES.assign(start=["2024-01-05", "", "", ""], end=["", "2024-01-08", "", ""])
 TINY = {
     "steps": 40,
     "queries": 2,
@@ -58,9 +62,7 @@ def ridge():
 
 @pytest.fixture(scope="module")
 def network():
-    """On edges of which one starts and one ends on the way."""
-    edges = EDGES.assign(start=["2024-01-05", "", "", ""], end=["", "2024-01-08", "", ""])
-    return gde.Forecaster("gcde-gru", **TINY).fit(table(readings(), drop=0.2), edges, progress=False)
+    return gde.Forecaster("gcde-gru", **TINY).fit(table(readings(), drop=0.2), CHANGING, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +133,37 @@ def test_saved_models_forecast_the_same_bits(which, request, tmp_path):
         if name not in ("unique_id", "ds"):
             np.testing.assert_array_equal(np.asarray(remade[name]), np.asarray(made[name]))
     assert again.coverage == f.coverage and again.summary["edges"] == 4
+
+
+ELSEWHERE = """
+import sys
+import numpy as np
+import neuralgde as gde
+
+for path in sys.argv[1:]:
+    made = gde.Forecaster.load(path).forecasts(["2024-01-13 00:30", "2024-01-13 05:00"])
+    np.savez(path, mean=made.mean, low=made.quantile(0.05), paths=made.draw(2, 0))
+"""
+
+
+def test_another_process_forecasts_the_same_bits(ridge, network, tmp_path):
+    files = {str(tmp_path / "ridge.gde"): ridge, str(tmp_path / "network.gde"): network}
+    for path, f in files.items():
+        f.save(path)
+    subprocess.run([sys.executable, "-c", ELSEWHERE, *files], check=True)
+    for path, f in files.items():
+        made, found = f.forecasts(["2024-01-13 00:30", "2024-01-13 05:00"]), np.load(path + ".npz")
+        for name, here in (("mean", made.mean), ("low", made.quantile(0.05)), ("paths", made.draw(2, 0))):
+            np.testing.assert_array_equal(found[name], here)
+
+
+def test_a_time_limit_cuts_training_and_says_so(network):
+    f = gde.Forecaster("gcde-gru", **TINY, time_limit=0.1).fit(table(readings(), drop=0.2), CHANGING, progress=False)
+    taken = int(f.fitted.training["step"][-1])
+    # As few as it takes to see how long they are, and as many again, with the schedule of so many.
+    assert taken == 2
+    assert f.summary["notes"] == ["time limit: training was cut to 2 of 40 steps to keep to it."]
+    assert network.summary["notes"] == []
 
 
 def test_a_network_learns_and_is_no_worse_than_the_line_it_corrects(network, ridge):

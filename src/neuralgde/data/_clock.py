@@ -52,9 +52,7 @@ class Clock:
         return t if self.zone is None else t + _offsets(t, self.zone)
 
     def phase(self, t: Float[np.ndarray, "*times"]) -> Float[np.ndarray, "*times"]:
-        """How much of its cycle each stamp has behind it, in steps: 0 is midnight, or Monday's; it is below "
-        "`period`.
-        """
+        """How much of its cycle each stamp has behind it, in steps below `period`; 0 is midnight, or Monday's."""
         if self.cycle is None:
             return np.zeros(np.shape(t))
         wall = self.local(t) + (_MONDAY if self.dates and self.cycle == WEEK else 0.0)
@@ -150,8 +148,7 @@ def _from_texts(table: Table, column: str, texts: list[str], codes: np.ndarray, 
             came = "none" if stamp.tzinfo is None else "one"
             raise InputError(
                 f"{where}: expected stamps that all have a zone, or none of them, got {text!r} with {came} after "
-                "others "
-                "that differ. Write the zone, such as +02:00 or Z, with all of them."
+                "others that differ. Write the zone, such as +02:00 or Z, with all of them."
             )
         offsets.append(stamp.utcoffset())
         seconds[i] = (stamp.replace(tzinfo=_UTC) if stamp.tzinfo is None else stamp).timestamp()

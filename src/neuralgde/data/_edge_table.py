@@ -107,9 +107,8 @@ def _listed(table: Table, ids: Sequence[str], clock: Clock | None, silent: set[s
         weights = table.numbers("weight")
         if bad := np.flatnonzero(~(weights >= 0))[:1].tolist():
             raise InputError(
-                f"{table.at(bad[0], 'weight')}: expected a weight of 0 or more, got {table['weight'][bad[0]]!s}. "
-                "Give how "
-                "strong the edge is, larger for closer sensors."
+                f"{table.at(bad[0], 'weight')}: expected a weight of 0 or more, got {table['weight'][bad[0]]!s}. Give "
+                "how strong the edge is, larger for closer sensors."
             )
     start, end = _spans(table, clock)
     both = (ends[0] >= 0) & (ends[1] >= 0)
@@ -123,8 +122,8 @@ def _column(table: Table, known: tuple[str, ...], place: int) -> str:
             return name
     if len(table.names) < 2 or not table.header:
         raise InputError(
-            f"{table.source}, line 1: expected the columns source, target and perhaps weight, got "
-            f"{', '.join(table.names)}. Name them in the first line."
+            f"{table.head(*table.names)}: expected the columns source, target and perhaps weight. Name them in the "
+            "first line."
         )
     return table.names[place]
 
@@ -143,7 +142,10 @@ def _spans(table: Table, clock: Clock | None) -> tuple[np.ndarray | None, np.nda
                 some = Table({column: values[~text]}, table.source, lines, zones=table.zones)
                 stamps = read_stamps(some, column, clock.zone)
                 if stamps.dates != clock.dates:
-                    raise InputError(f"{some.at(0, column)}: expected stamps like those of the readings.")
+                    raise InputError(
+                        f"{some.at(0, column)}: expected stamps like those of the readings, "
+                        f"{'dates' if clock.dates else 'numbers'}. Write them so."
+                    )
                 out[~text] = stamps.values
         found.append(out)
     start, end = found
@@ -156,13 +158,15 @@ def _matrix(table: Table, ids: Sequence[str]) -> Edges:
     a = np.stack([table.numbers(name) for name in table.names], axis=1)
     if a.shape != (len(ids), len(ids)):
         raise InputError(
-            f"{table.at(min(len(a), len(ids)) - 1)}: expected a matrix of {len(ids)} rows and columns, one for "
-            "each sensor "
-            f"of the readings, got {a.shape[0]} and {a.shape[1]}. Or give a table with the columns source, target."
+            f"{table.at(min(len(a), len(ids)) - 1, str(min(a.shape[1], len(ids)) - 1))}: expected a matrix of "
+            f"{len(ids)} rows and columns, one for each sensor of the readings, got {a.shape[0]} and {a.shape[1]}. Or "
+            "give a table with the columns source, target."
         )
     if bad := np.argwhere(~(a >= 0))[:1].tolist():
         (i, j) = bad[0]
-        raise InputError(f"{table.at(i, str(j))}: expected a weight or a distance, 0 or more, got {a[i, j]}.")
+        raise InputError(
+            f"{table.at(i, str(j))}: expected a weight or a distance, 0 or more, got {a[i, j]}. Write 0 for no edge."
+        )
     if a.max(initial=0) > 1 and not np.diag(a).any():
         return from_distances(np.where(np.eye(len(a), dtype=bool), 0, np.where(a == 0, np.inf, a)))
     senders, receivers = np.nonzero(a)
@@ -192,8 +196,7 @@ def _coordinates(table: Table, ids: Sequence[str]) -> tuple[np.ndarray, bool]:
     pair = [longitude, latitude] if geographic else ["x", "y"]
     if not geographic and not {"x", "y"} <= set(table.names):
         raise InputError(
-            f"{table.source}, line 1: expected the columns latitude and longitude, or x and y, got "
-            f"{', '.join(table.names)}. Rename them."
+            f"{table.head(*table.names)}: expected the columns latitude and longitude, or x and y. Rename them."
         )
     names, codes = table.texts(key)
     xy = np.stack([table.numbers(str(column)) for column in pair], axis=1)
@@ -204,9 +207,8 @@ def _coordinates(table: Table, ids: Sequence[str]) -> tuple[np.ndarray, bool]:
     place = {names[code]: row for row, code in reversed(list(enumerate(codes.tolist())))}
     if missing := [name for name in ids if name not in place]:
         raise InputError(
-            f"{table.source}, column {key}: expected every sensor of the readings, but {missing[0]!r} is missing. "
-            "Add its "
-            "coordinates."
+            f"{table.at(len(table) - 1, key)}: the table ends, and has not named {missing[0]!r}, a sensor of the "
+            "readings. Add its coordinates."
         )
     return xy[[place[name] for name in ids]], geographic
 

@@ -85,9 +85,8 @@ def _parse_csv(text: str, source: str) -> Table:
             for line, row in block:
                 if len(row) != len(names):
                     raise InputError(
-                        f"{source}, line {line}, column {min(len(row), len(names)) + 1}: expected {len(names)} "
-                        "cells, as "
-                        f"the first line has, got {len(row)}. Look for a missing or an unquoted {delimiter!r}."
+                        f"{source}, line {line}, column {min(len(row), len(names)) + 1}: expected {len(names)} cells, "
+                        f"as the first line has, got {len(row)}. Look for a missing or an unquoted {delimiter!r}."
                     )
             lines.append(np.array([line for line, _ in block]))
             blocks.append([np.array(column) for column in zip(*(row for _, row in block), strict=True)])

@@ -33,6 +33,7 @@ class Readings:
     - `static` (sensors, channels): what does not change.
     - `columns`: what the table called them. `notes`: what the user has to know of what was done with the table.
     - `silent`: the names of sensors that the table has, but no reading of.
+    - `end`: where the table ends, for errors.
     """
 
     ids: tuple[str, ...]
@@ -44,6 +45,7 @@ class Readings:
     static: Float[np.ndarray, "sensors static"]
     notes: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    end: str = "series"
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -86,4 +88,6 @@ def join(first: Readings, later: Readings) -> Readings:
         parts.append(out)
     static = np.where(np.isnan(first.static), later.static, first.static)
     notes = tuple(dict.fromkeys((*first.notes, *later.notes)))
-    return dataclasses.replace(first, stamps=stamps, values=parts[0], known=parts[1], static=static, notes=notes)
+    return dataclasses.replace(
+        first, stamps=stamps, values=parts[0], known=parts[1], static=static, notes=notes, end=later.end
+    )

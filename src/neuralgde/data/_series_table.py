@@ -41,10 +41,9 @@ def read_series(
         assert columns.time is not None  # recognised
         stamps = read_stamps(table, columns.time, zone or (None if clock is None else clock.zone))
     if clock is not None:
-        _check_clock(table, stamps, clock)
-    if columns.layout == "long":
-        return _long(table, columns, stamps, period, clock)
-    return _wide(table, columns, stamps, period, clock)
+        _check_clock(table.at(0, columns.time), stamps, clock)
+    read = _long if columns.layout == "long" else _wide
+    return dataclasses.replace(read(table, columns, stamps, period, clock), end=table.at(len(table) - 1, columns.time))
 
 
 def recognise(table: Table, columns: Columns) -> Columns:
@@ -60,16 +59,18 @@ def recognise(table: Table, columns: Columns) -> Columns:
     if key is None or columns.layout == "wide":
         nodes = columns.values or tuple(name for name in rest if name != "index")
         if not nodes:
-            raise InputError(f"{table.source}: expected columns of readings beside {time!r}, got none.")
+            raise InputError(
+                f"{table.head(time)}: expected columns of readings beside that of stamps, got none. Add one for each "
+                "sensor."
+            )
         return dataclasses.replace(columns, id=None, time=time, values=nodes, layout="wide")
     others = [name for name in rest if name != key]
     values = columns.values or tuple(name for name in others if name.lower() in _VALUE_NAMES)[:1]
     values = values or tuple(name for name in others if name != "index" and table.is_numeric(name))
     if not values:
         raise InputError(
-            f"{table.source}: found the sensors in {key!r} and the stamps in {time!r}, but no column of numbers. "
-            "Name it: "
-            "values=."
+            f"{table.head(*others)}: expected a column of numbers beside the sensors in {key!r} and the stamps in "
+            f"{time!r}, got none. Name it: values=, or --value."
         )
     return dataclasses.replace(columns, id=key, time=time, values=values, layout="long")
 
@@ -85,9 +86,8 @@ def _find_time(table: Table) -> str:
                                         and not table.is_numeric(name)):  # fmt: skip
             return name
     raise InputError(
-        f"{table.source}: expected a column of stamps, such as 'ds', got the columns {', '.join(table.names[:8])}. "
-        "Name "
-        "it: time=."
+        f"{table.head(*table.names[:8])}: expected one of them to hold stamps, numbers or dates such as 2024-03-31 "
+        "08:05, and found none that is called so or looks so. Name it: time=, or --time."
     )
 
 
@@ -100,13 +100,13 @@ def _find_id(table: Table, names: list[str]) -> str | None:
                  and len(set(table[name][:200].tolist())) < len(table[name][:200])), None)  # fmt: skip
 
 
-def _check_clock(table: Table, stamps: Stamps, clock: Clock) -> None:
+def _check_clock(where: str, stamps: Stamps, clock: Clock) -> None:
     if stamps.dates != clock.dates:
         expected, came = ("dates", "numbers") if clock.dates else ("numbers", "dates")
-        raise InputError(f"{table.source}: expected stamps that are {expected}, as in the first table, got {came}.")
+        raise InputError(f"{where}: expected stamps that are {expected}, as in the first table, got {came}.")
     if (stamps.zone is None) != (clock.zone is None):
         expected, came = (clock.zone or "no zone"), (stamps.zone or "no zone")
-        raise InputError(f"{table.source}: expected stamps with {expected}, as in the first table, got {came}.")
+        raise InputError(f"{where}: expected stamps with {expected}, as in the first table, got {came}.")
 
 
 def _long(table: Table, columns: Columns, stamps: Stamps, period: float | None, clock: Clock | None) -> Readings:
@@ -158,11 +158,9 @@ def _duplicates(table: Table, columns: Columns, order: np.ndarray, same: np.ndar
             where = "row" if table.lines is None else "line"
             other = first if table.lines is None else table.lines[first]
             raise InputError(
-                f"{table.at(second, columns.values[0])}: sensor {table[columns.id or ''][second]} has another "
-                "reading at "
-                f"the same stamp in {where} {other}: {values[first][0]:g}, then {values[second][0]:g}. Keep one of "
-                "them, "
-                "or their mean."
+                f"{table.at(second, columns.values[0])}: sensor {table[columns.id or ''][second]} has another reading "
+                f"at the same stamp in {where} {other}: {values[first][0]:g}, then {values[second][0]:g}. Keep one of "
+                "them, or their mean."
             )
     return int(same.sum())
 
@@ -177,8 +175,7 @@ def _static(table: Table, columns: Columns, node: np.ndarray, sensors: int) -> n
         if bad := np.flatnonzero(changed)[:1].tolist():
             raise InputError(
                 f"{table.at(bad[0], name)}: a static column stays the same for a sensor, but has "
-                f"{out[node[bad[0]], k]:g} "
-                f"and {values[bad[0]]:g}. Name it known, if it is known in advance."
+                f"{out[node[bad[0]], k]:g} and {values[bad[0]]:g}. Name it known, if it is known in advance."
             )
     return out
 

@@ -35,7 +35,7 @@ class Table:
 
     def __getitem__(self, column: str) -> np.ndarray:
         if column not in self.columns:
-            raise InputError(f"{self.source}: {unknown_name('column', column, self.columns)}")
+            raise InputError(f"{self.head()}: {unknown_name('column', column, self.columns)}")
         return self.columns[column]
 
     @property
@@ -49,20 +49,25 @@ class Table:
         number = "" if column is None else f", column {int(column) + 1 if not self.header else column}"
         return f"{self.source}, {place}{number}"
 
+    def head(self, *columns: str) -> str:
+        """Where the columns' names are, for an error: in the first line of a file."""
+        line = "" if self.lines is None else ", line 1"
+        named = "" if not columns else f", column{'s' if len(columns) > 1 else ''} {', '.join(columns)}"
+        return f"{self.source}{line}{named}"
+
     def numbers(self, column: str) -> np.ndarray:
         """A column as floats, NaN where it is missing."""
         values = self[column]
         if values.dtype.kind in "fiub":
             out = values.astype(float)
         elif values.dtype.kind in "mM":
-            raise InputError(f"{self.source}, column {column}: expected numbers, got dates.")
+            raise InputError(f"{self.head(column)}: expected numbers, got dates. Name the column of readings: values=.")
         else:
             out = self._parsed(values, column)
         if bad := np.flatnonzero(np.isinf(out))[:1].tolist():
             raise InputError(
                 f"{self.at(bad[0], column)}: expected a finite number, got {values[bad[0]]}. Leave the cell empty "
-                "where "
-                "there is no reading."
+                "where there is no reading."
             )
         return out
 

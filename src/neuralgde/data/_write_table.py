@@ -96,8 +96,7 @@ def _parquet(path: Path) -> Any:
         import pyarrow.parquet
     except ImportError:
         raise InputError(
-            f"{path}: writing Parquet needs pyarrow, which is not installed. Install it (pip install pyarrow), or "
-            "take a "
-            "name that ends in .csv."
+            f"{path}: writing Parquet needs pyarrow, which is not installed. Install it (pip install pyarrow), or take "
+            "a name that ends in .csv."
         ) from None
     return pyarrow

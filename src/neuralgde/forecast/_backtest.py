@@ -122,7 +122,10 @@ def backtest(fitted: Fitted, readings: Readings, after: float, horizons: Sequenc
     stamps = readings.stamps
     origins = np.flatnonzero(stamps >= after)
     if len(origins) < 2:
-        raise InputError("series: expected two stamps or more after those that the model was fitted to, got fewer.")
+        raise InputError(
+            f"{readings.end}: expected readings up to here that are later than those the model was fitted to, at two "
+            "stamps or more, got fewer. Give later ones, or no model, to fit one to the first days."
+        )
     origins = origins[:-1]
     usual = float(np.median(np.diff(stamps)))
     farthest = fitted.shape.horizon * clock.step

@@ -98,11 +98,16 @@ def fit_tables(
             edges=len(edges.senders) > 0, period=readings.clock.period, key=jax.random.key(config.seed),
         )  # fmt: skip
         graph = make_graph(edges, len(readings.ids))
-        left = None if config.time_limit is None else max(1.0, 0.85 * config.time_limit - (time.perf_counter() - began))
+        left = None if config.time_limit is None else max(0.0, 0.85 * config.time_limit - (time.perf_counter() - began))
+        if checkpoint is not None and Path(checkpoint).exists():
+            say(f"going on from {checkpoint}")
         result = train_network(
             network, config, view, weights, _gap_weights(rules.spread), graph, fit_source, choose_source,
             seconds=left, checkpoint=checkpoint, progress=progress,
         )  # fmt: skip
+        taken = int(result.steps)
+        if config.time_limit is not None and taken < config.steps:
+            notes.append(f"time limit: training was cut to {taken} of {config.steps} steps to keep to it.")
         training = {name: np.asarray(result.history[name], float) for name in ("step", "loss", "validation")}
         predictor: Predictor = NetworkPredictor(result.best, view, graph)
         if not np.isfinite(training["validation"]).any():
@@ -123,8 +128,8 @@ def split_rows(readings: Readings, config: ForecastConfig, shape: Shape) -> tupl
     rows = len(readings.stamps)
     if rows < max(_LEAST_ROWS, 2 * shape.length):
         raise InputError(
-            f"series: expected {max(_LEAST_ROWS, 2 * shape.length)} stamps or more to learn from, got {rows}. Give a "
-            "longer table."
+            f"{readings.end}: expected {max(_LEAST_ROWS, 2 * shape.length)} stamps or more up to here to learn from, "
+            f"got {rows}. Give a longer table."
         )
     day = readings.clock.cycle_number(readings.stamps)
     days, starts = np.unique(day, return_index=True)
@@ -189,9 +194,7 @@ def _calibrated(predictor: Predictor, whole: Source, second: int, seed: int) -> 
 
 
 def _asked(whole: Source, ends: np.ndarray, stop: int, rng: np.random.Generator, most: int) -> Windows:
-    """Windows that end at some of the rows, asked for the next one and for three that are near or far, before "
-    "`stop`.
-    """
+    """Windows that end at some of the rows, asked for the next one and three near or far, before `stop`."""
     ends = _some(ends, most)
     far = np.searchsorted(whole.steps, whole.steps[ends] + whole.shape.horizon, side="right") - 1
     most_ahead = np.maximum(np.minimum(far, stop - 1) - ends, 1)[:, None]

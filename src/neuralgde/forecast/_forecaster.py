@@ -261,9 +261,8 @@ class Forecaster:
         strangers = [name for name in new.ids if name not in fitted.readings.ids]
         if strangers and edges is None:
             raise InputError(
-                f"history: sensor {strangers[0]!r} was not there when the model was fitted. Give edges= that join "
-                "it to "
-                "others, or drop its rows."
+                f"history: sensor {strangers[0]!r} was not there when the model was fitted. Give edges= that join it "
+                "to others, or drop its rows."
             )
         if not strangers:
             return fitted, join(fitted.readings, new.with_sensors(fitted.readings.ids))
