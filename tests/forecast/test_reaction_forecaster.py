@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from neuralgde import InputError
+from neuralgde import Forecaster, InputError
 from neuralgde.forecast import ReactionForecaster, ReactionTraining
 from neuralgde.simulate import MassAction, Reaction, ReactionNetwork, repressilator, simulate_reactions
 
@@ -64,6 +64,9 @@ def test_saved_and_read_again(fitted, knocked, network, tmp_path):
     np.testing.assert_array_equal(found.interval(90), knocked.before.interval(90))
     with pytest.raises(Exception, match="another network"):
         ReactionForecaster.load(tmp_path / "model.gde", repressilator())
+    # Who takes it for the other kind of model is told what to use.
+    with pytest.raises(InputError, match=r"model\.gde: expected a model of a table, .* ReactionForecaster\.load"):
+        Forecaster.load(tmp_path / "model.gde")
 
 
 def test_attention_names_its_edges(fitted):

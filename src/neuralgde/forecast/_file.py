@@ -9,20 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._errors import CheckpointError, InputError
 from ..data import Clock, Columns, Edges, Readings
-from ..train import Checkpoint, read_checkpoint, save_checkpoint
+from ..train import Checkpoint, save_checkpoint
 from ._calibration import Calibration
 from ._config import NETWORKS, ForecastConfig
 from ._fitted import Fitted
+from ._model_file import FORECASTER, read_model
 from ._networks import make_network, on_device
 from ._predictors import NetworkPredictor, Predictor, RulePredictor, Spread
 from ._profile import Profile
 from ._ridge import Ridge, last_value
 from ._source import Shape, make_graph
 from ._view import View
-
-KIND = "neuralgde forecaster"
 
 
 def save_fitted(path: str | Path, fitted: Fitted) -> None:
@@ -40,7 +38,7 @@ def save_fitted(path: str | Path, fitted: Fitted) -> None:
     }  # fmt: skip
     trees: dict[str, Any] = {"arrays": {k: np.asarray(v) for k, v in arrays.items() if v is not None}}
     meta: dict[str, Any] = {
-        "kind": KIND,
+        "kind": FORECASTER,
         "config": fitted.config.to_dict(),
         "ids": list(tail.ids),
         "columns": dataclasses.asdict(tail.columns),
@@ -73,12 +71,8 @@ def save_fitted(path: str | Path, fitted: Fitted) -> None:
 
 def load_fitted(path: str | Path) -> Fitted:
     """Read a model that `save_fitted` wrote."""
-    if not Path(path).exists():
-        raise InputError(f"{path}: there is no such file. Give the model that `gde fit -o` or `save` wrote.")
-    found = read_checkpoint(path)
+    found = read_model(path, FORECASTER)
     meta = found.meta
-    if meta.get("kind") != KIND:
-        raise CheckpointError(f"{path} is not a model of a Forecaster. Give the file that `gde fit -o` wrote.")
     arrays = found.group("arrays")
     config = ForecastConfig.from_dict(meta["config"])
     named: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in meta["columns"].items()}

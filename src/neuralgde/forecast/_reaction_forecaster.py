@@ -17,7 +17,8 @@ from ..graph import Graph
 from ..metrics import coverage, crps_samples
 from ..model import reaction_gde
 from ..simulate import ReactionNetwork, read_sbml, simulate_reactions
-from ..train import read_checkpoint, save_checkpoint, take_seed
+from ..train import save_checkpoint, take_seed
+from ._model_file import REACTIONS, read_model
 from ._reaction_training import (
     ReactionTraining,
     ScaledRuns,
@@ -27,7 +28,6 @@ from ._reaction_training import (
     train_reactions,
 )
 
-KIND = "neuralgde reaction model"
 LEVELS = (50, 90)
 # Of the runs, those to train on; what is left is for validation and calibration, half each.
 _TRAIN_SHARE = 0.7
@@ -177,7 +177,7 @@ class ReactionForecaster:
     def save(self, path: str | Path, sbml: str | Path | None = None) -> None:
         """Write the model to a file, with the text of the network's SBML file where that is given."""
         meta = {
-            "kind": KIND, "species": list(self.network.species), "nodes": list(self.network.node_names),
+            "kind": REACTIONS, "species": list(self.network.species), "nodes": list(self.network.node_names),
             "low": list(self.low), "span": list(self.span), "spacing": self.spacing, "scores": self.scores,
             "training": dataclasses.asdict(self.training),
             "corrections": {
@@ -192,12 +192,8 @@ class ReactionForecaster:
     @staticmethod
     def load(path: str | Path, network: ReactionNetwork | None = None) -> "ReactionForecaster":
         """Read a model that `save` wrote, of this network; without one, of the network that is in the file."""
-        if not Path(path).exists():
-            raise InputError(f"{path}: there is no such file. Give the model that `gde fit --sbml` or `save` wrote.")
-        found = read_checkpoint(path)
+        found = read_model(path, REACTIONS)
         meta = found.meta
-        if meta.get("kind") != KIND:
-            raise CheckpointError(f"{path} is not the model of a reaction network. Give what `gde fit --sbml` wrote.")
         if network is None:
             network = _network(meta.get("sbml"), path)
         if tuple(meta["nodes"]) != network.node_names:
