@@ -49,6 +49,28 @@ def test_profile_is_the_mean_day_of_what_is_there(series):
     assert profile[2].tolist() == [2 + SLOTS, 102 + SLOTS]
 
 
+def test_the_mean_of_other_days_leaves_out_the_own(series):
+    values = series.values.copy()
+    values[[1, SLOTS + 1], 0] = np.nan
+    gaps = dataclasses.replace(series, values=values)
+    days = values.reshape(-1, SLOTS, values.shape[1])
+    others = gaps.mean_of_other_days().reshape(days.shape)
+    np.testing.assert_allclose(others[0, 2], (days[1, 2] + days[2, 2]) / 2)
+    # The one day with a reading has no others: its sensor's mean stands in.
+    assert others[0, 1, 0] == values[2 * SLOTS + 1, 0]
+    assert others[2, 1, 0] == pytest.approx(np.nanmean(values[:, 0]))
+
+
+def test_profiles_are_smoothed_around_the_clock(series):
+    bump = np.zeros((SLOTS, 1))
+    bump[0] = 4.0
+    one = SensorSeries(bump, DATES[:1], np.zeros((1, 1)), ("a",), "bump")
+    smooth = one.profile(width=3)[:, 0]
+    np.testing.assert_allclose(smooth[[0, 1, -1, 2]], [2, 1, 1, 0])
+    with pytest.raises(InputError, match="odd"):
+        series.profile(width=4)
+
+
 def test_graphs(series):
     d = np.array([[0.0, 1, 9], [1, 0, 2], [9, 2, 0]])
     three = SensorSeries(np.zeros((SLOTS, 3)), DATES[:1], d, ("a", "b", "c"), "three")

@@ -17,7 +17,7 @@ DISTANCES = np.abs(np.arange(SENSORS)[:, None] - np.arange(SENSORS)) * 1000.0
 def make_task(values, length=5) -> TrafficTask:
     dates = np.datetime64("2024-01-01") + np.arange(DAYS)
     series = SensorSeries(values, dates, DISTANCES, ("a", "b", "c", "d"), "small")
-    return TrafficTask.of(series, (8, 2, 2), length)
+    return TrafficTask.of(series, (8, 2, 2), length, width=1)
 
 
 @pytest.fixture

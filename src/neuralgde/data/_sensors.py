@@ -88,16 +88,47 @@ class SensorSeries:
             return Graph.from_distances(self.distances, percentile)
         return Graph.from_gaussian_kernel(self.distances, sigma, threshold=0.5)
 
-    def profile(self) -> Float[np.ndarray, "slots sensors"]:
+    def profile(self, width: int = 1) -> Float[np.ndarray, "slots sensors"]:
         """The mean day: of each sensor at each time of day, over the days that have a reading then.
 
-        A time of day that never has one gets the mean of the sensor, and a sensor without any the mean of all.
+        A time of day that never has one gets the mean of the sensor, and a sensor without any the mean of all. A few
+        days leave a noisy mean: with `width` it is smoothed over so many times of day.
         """
-        by_day = self.values.reshape(len(self.dates), self.slots, -1)
-        everything = _mean(self.values, None)
+        days = self._by_day()
+        there = ~np.isnan(days)
+        total, count = np.where(there, days, 0).sum(0, dtype=float), there.sum(0)
+        return _smooth(self._mean_or_less(total, count), width)
+
+    def mean_of_other_days(self, width: int = 1) -> Float[np.ndarray, "rows sensors"]:
+        """What the profile of all other days says of each row: what was to be expected before its day was seen.
+
+        A reading is closer to a mean that it had a part in than one of a later day will be, so a model that is trained
+        on what is off the mean day should be trained on this.
+        """
+        days = self._by_day()
+        there, values = ~np.isnan(days), np.where(np.isnan(days), 0, days)
+        total, count = values.sum(0, dtype=float) - values, there.sum(0) - there
+        return np.stack([_smooth(self._mean_or_less(*day), width) for day in zip(total, count, strict=True)]).reshape(
+            self.values.shape
+        )
+
+    def _by_day(self) -> Float[np.ndarray, "days slots sensors"]:
+        return self.values.reshape(len(self.dates), self.slots, -1)
+
+    def _mean_or_less(self, total: np.ndarray, count: np.ndarray) -> Float[np.ndarray, "slots sensors"]:
+        """Means by time of day; where there is nothing, that of the sensor, and at last that of all."""
         each = _mean(self.values, 0)
-        found = _mean(by_day, 0)
-        return np.where(np.isnan(found), np.where(np.isnan(each), everything, each), found)
+        each = np.where(np.isnan(each), _mean(self.values, None), each)
+        return np.where(count > 0, total / np.maximum(count, 1), each)
+
+
+def _smooth(profile: Float[np.ndarray, "slots sensors"], width: int) -> Float[np.ndarray, "slots sensors"]:
+    """The profile under a bell of so many slots, an odd number; the day is a circle."""
+    if width < 1 or width % 2 == 0:
+        raise InputError(f"width: expected an odd number of times of day, such as 7, got {width}.")
+    bell = np.hanning(width + 2)[1:-1]
+    shifted = [b * np.roll(profile, k - width // 2, axis=0) for k, b in enumerate(bell / bell.sum())]
+    return np.sum(shifted, axis=0)
 
 
 def _mean(values: np.ndarray, axis: int | None) -> np.ndarray:

@@ -106,11 +106,6 @@ class Windows(eqx.Module):
         arrays = {name: a[..., f : f + 1] for name in names if (a := getattr(self, name)) is not None}
         return eqx.tree_at(lambda w: [getattr(w, name) for name in arrays], self, list(arrays.values()))
 
-    def with_profile(self, profile: Float[np.ndarray, "slots nodes"]) -> "Windows":
-        """These windows, with a mean day as what is to be expected."""
-        base, later = (profile[np.asarray(slot)][..., None] for slot in (self.slot, self.query_slot))
-        return eqx.tree_at(lambda w: (w.base, w.query_base), self, (base, later), is_leaf=lambda x: x is None)
-
     def stream(self, graph: Graph, inputs: Any = None) -> GraphStream:
         """The history of one window as a stream, or of many as a batch of streams that share the graph.
 
@@ -171,11 +166,13 @@ def make_windows(
     length: int = 5,
     queries: int = 1,
     across_midnight: bool = True,
+    base: Float[np.ndarray, "rows sensors"] | None = None,
 ) -> Windows:
     """The windows of a series of which only some readings are kept, all of them by default.
 
     The target is the next snapshot that is kept, so a model has to know how far ahead it is: `query_times`. All
-    readings of that snapshot count as truth, also those of sensors that are not kept.
+    readings of that snapshot count as truth, also those of sensors that are not kept. `base` is what was to be expected
+    of every row.
     """
     kept = np.ones(len(series.values), bool) if kept is None else kept
     rows = window_rows(series, kept, length=length, queries=queries, across_midnight=across_midnight)
@@ -193,6 +190,8 @@ def make_windows(
         targets=np.where(there[ahead], series.values[ahead], 0).astype(dtype)[..., None],
         target_mask=there[ahead][..., None],
         period=series.slots,
+        base=None if base is None else base[past][..., None],
+        query_base=None if base is None else base[ahead][..., None],
     )
 
 

@@ -34,12 +34,24 @@ class TrafficTask:
     scale: Scale
     profile: Float[np.ndarray, "slots sensors"]
     length: int
+    width: int
 
     @staticmethod
-    def of(series: SensorSeries, days: Sequence[int] = (24, 5, 5), length: int = 5) -> "TrafficTask":
-        """A task of the first days of a series; windows are `length` observations."""
+    def of(
+        series: SensorSeries, days: Sequence[int] = (24, 5, 5), length: int = 5, width: int = 7
+    ) -> "TrafficTask":
+        """A task of the first days of a series; windows are `length` observations.
+
+        The mean day is that of the training days, smoothed over `width` times of day.
+        """
         train, validation, test = series.split_days(days)
-        return TrafficTask(train, validation, test, Scale.of(train), train.profile(), length)
+        return TrafficTask(train, validation, test, Scale.of(train), train.profile(width), length, width)
+
+    def base(self, part: str) -> Float[np.ndarray, "rows sensors"]:
+        """The mean day for every row of a part: for training days that of all others."""
+        if part == "train":
+            return self.train.mean_of_other_days(self.width)
+        return np.tile(self.profile, (len(getattr(self, part).dates), 1))
 
     def windows(
         self,
@@ -63,8 +75,7 @@ class TrafficTask:
         else:
             rows, sensors = series.values.shape
             kept = keep_sensors(rows, sensors, keep, seed=own, outage=outage)
-        windows = make_windows(series, kept, length=self.length, queries=queries)
-        return windows.with_profile(self.profile)
+        return make_windows(series, kept, length=self.length, queries=queries, base=self.base(part))
 
     def test_windows(self, keep: float, repeats: int = 20, **options: Any) -> list[Windows]:
         """The test days undersampled so many times; once where nothing is dropped."""
@@ -85,10 +96,6 @@ class TrafficTask:
             "6 ahead": self.test_windows(0.3, repeats, queries=6),
             "sensors out": out,
         }
-
-    def profile_at(self, slot: Any) -> Float[np.ndarray, "... sensors"]:
-        """The mean of each sensor at places of the day, over the training days."""
-        return self.profile[np.asarray(slot)]
 
 
 def score(predicted: Float[np.ndarray, "windows queries nodes"], windows: Windows) -> dict[str, float]:

@@ -23,18 +23,23 @@ def view_of(task: TrafficTask, mean_day: bool) -> View:
     scale = (jnp.asarray(task.scale.mean, float), jnp.asarray(task.scale.std, float))
     if not mean_day:
         return View(*scale, None)
-    off = task.train.values - np.tile(task.profile, (len(task.train.dates), 1))
+    off = task.train.values - task.base("train")
     return View(*scale, jnp.asarray(np.nanstd(off), float))
 
 
 def fresh_windows(
-    series: SensorSeries, keep: float, length: int, *, queries: int = 1, outages: float = 0.0
+    series: SensorSeries,
+    keep: float,
+    length: int,
+    *,
+    base: Float[np.ndarray, "rows sensors"] | None = None,
+    queries: int = 1,
+    outages: float = 0.0,
 ) -> FreshWindows:
     """Windows of a series, undersampled anew whenever they are asked for; none reaches over days that are missing."""
-    base = np.tile(series.profile(), (len(series.dates), 1))[..., None]
     return FreshWindows.of(
         series.values[..., None], series.steps, series.steps % series.slots, period=series.slots, length=length,
-        keep=keep, queries=queries, outages=outages, base=base,
+        keep=keep, queries=queries, outages=outages, base=None if base is None else base[..., None],
     )  # fmt: skip
 
 
@@ -95,7 +100,9 @@ def train_models(
     data: Any = task.windows("train", keep, seed=0)
     a_pass, source = len(data) / (how.train.batch_size or len(data)), None
     if how.fresh:
-        source = fresh_windows(task.train, keep, task.length, queries=how.queries, outages=how.outages)
+        source = fresh_windows(
+            task.train, keep, task.length, base=task.base("train"), queries=how.queries, outages=how.outages
+        )
         data = source.rows
     result = fit_seeds(
         models,
