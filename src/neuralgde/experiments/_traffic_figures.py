@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from ..data import Windows
 from ..report import PALETTE, new_figure, save_figure
@@ -88,7 +89,7 @@ def _afternoon(path: Path, task: TrafficTask, outcome: Outcome) -> None:
     windows = windows[(day == 0) & (hours >= _FROM) & (hours < _UNTIL)]
     # The sensor whose speed falls most is the one worth looking at.
     sensor = int(np.argmax(np.ptp(np.asarray(windows.targets[:, 0, :, 0]), axis=0)))
-    times, forecast, latent = _paths(outcome.trained, windows)
+    times, forecast, latent = _paths(outcome.trained, windows, task.profile)
     times = times * 24 / windows.period
 
     figure, (top, bottom) = new_figure(2, 1, size=(7.0, 5.6), sharex=True, height_ratios=(2, 1))
@@ -110,14 +111,22 @@ def _afternoon(path: Path, task: TrafficTask, outcome: Outcome) -> None:
     save_figure(figure, path)
 
 
-def _paths(trained: Trained, windows: Windows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _paths(
+    trained: Trained, windows: Windows, profile: Float[np.ndarray, "slots sensors"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times from each last observation to the next one, and the forecast and the latent features of all nodes there."""
     share = np.linspace(1e-3, 1, _POINTS, dtype=windows.times.dtype)
     last, after = np.asarray(windows.times[:, -1:]), np.asarray(windows.query_times[:, :1])
     times = last + (after - last) * share
     nowhere = np.zeros((len(windows), _POINTS, *windows.values.shape[2:]), windows.values.dtype)
+    # The mean day between two of its times is on a straight line.
+    slot, part = np.divmod(times, 1)
+    slot, part = slot.astype(int), part[..., None]
+    base = (1 - part) * profile[slot % windows.period] + part * profile[(slot + 1) % windows.period]
     asked = eqx.tree_at(
-        lambda w: (w.query_times, w.targets, w.target_mask), windows, (times, nowhere, nowhere.astype(bool))
+        lambda w: (w.query_times, w.targets, w.target_mask, w.query_base),
+        windows,
+        (times, nowhere, nowhere.astype(bool), base[..., None].astype(times.dtype)),
     )
     forecast = trained(asked)[0]
     shown, inputs = trained.view.show(eqx.tree_at(lambda w: w.times, asked, jnp.asarray(asked.times)))

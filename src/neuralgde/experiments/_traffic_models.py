@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtyping import PRNGKeyArray
 
+from ..forecast import start_small
 from ..model import HybridGDE, gcde_gru, gcgru, gru
 from ..train import TrainConfig
 
@@ -21,11 +22,13 @@ MODELS = (*PAPER, *OURS)
 class Recipe:
     """What a model is shown and how it is trained: the graph, the view of the readings, fresh windows or not.
 
-    Fresh windows have so many `queries`, and a share `outages` of their sensors goes out.
+    With `regression` it forecasts what the regression per sensor misses. Fresh windows have so many `queries`, and a
+    share `outages` of their sensors goes out.
     """
 
     graph: str
     mean_day: bool
+    regression: bool
     fresh: bool
     queries: int
     outages: float
@@ -35,8 +38,7 @@ class Recipe:
 def recipe(name: str, config: "TrafficConfig", keep: float, windows: int) -> Recipe:
     """The recipe of a model at a share kept, with so many training windows: the paper's for its own, ours for others.
 
-    The paper trains for 40 epochs by Adam with rate 1e-2 and cosine restarts, T_0 = 10. An epoch of fresh windows has
-    as many as one undersampling.
+    The paper trains for 40 epochs by Adam with rate 1e-2 and cosine restarts, T_0 = 10.
     """
     batch = min(config.batch_size, windows)
     a_pass = windows // batch
@@ -46,14 +48,14 @@ def recipe(name: str, config: "TrafficConfig", keep: float, windows: int) -> Rec
             epochs=config.paper_epochs, batch_size=batch, rate=1e-2, schedule="cosine_restarts", restart_epochs=restart,
             log_every=_looks(config.paper_epochs * a_pass), clip=None,
         )  # fmt: skip
-        return Recipe("percentile", mean_day=False, fresh=False, queries=1, outages=0.0, train=training)
-    steps = config.epochs * a_pass
+        return Recipe("percentile", False, False, fresh=False, queries=1, outages=0.0, train=training)
     training = TrainConfig(
-        steps=steps, batch_size=batch, rate=config.rate, schedule="one_cycle", clip=1.0, log_every=_looks(steps)
-    )
+        steps=config.steps, batch_size=batch, rate=config.rate, schedule="one_cycle", clip=1.0,
+        log_every=_looks(config.steps),
+    )  # fmt: skip
     # Where all snapshots are kept there is only one time to ask for.
     queries = 1 if keep == 1 else config.queries
-    return Recipe("gaussian", config.mean_day, True, queries, config.outages, training)
+    return Recipe("gaussian", config.mean_day, config.regression, True, queries, config.outages, training)
 
 
 def _looks(steps: int) -> int:
@@ -82,17 +84,19 @@ def _paper_gcde_gru(config: "TrafficConfig", nodes: int, period: float, inputs: 
 def _ours(config: "TrafficConfig", nodes: int, period: float, inputs: int) -> dict[str, Any]:
     """The options of our models, the same with the flow and without."""
     return dict(
-        inputs=inputs, operator=config.operator, residual=True, period=period, time_scale=config.time_scale,
-        num_nodes=nodes, rank=config.rank, embedding=config.embedding,
+        inputs=inputs, operator=config.operator, residual=not config.regression, period=period,
+        time_scale=config.time_scale, num_nodes=nodes, rank=config.rank, embedding=config.embedding,
     )  # fmt: skip
 
 
 def _our_gcgru(config: "TrafficConfig", nodes: int, period: float, inputs: int, key: PRNGKeyArray) -> HybridGDE:
-    return gcgru(1, config.hidden, key=key, **_ours(config, nodes, period, inputs))
+    network = gcgru(1, config.hidden, key=key, **_ours(config, nodes, period, inputs))
+    return start_small(network) if config.regression else network
 
 
 def _our_gcde_gru(config: "TrafficConfig", nodes: int, period: float, inputs: int, key: PRNGKeyArray) -> HybridGDE:
-    return gcde_gru(1, config.hidden, key=key, **_ours(config, nodes, period, inputs))
+    network = gcde_gru(1, config.hidden, key=key, **_ours(config, nodes, period, inputs))
+    return start_small(network) if config.regression else network
 
 
 _MAKERS: dict[str, Callable[["TrafficConfig", int, float, int, PRNGKeyArray], HybridGDE]] = {

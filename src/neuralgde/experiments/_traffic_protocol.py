@@ -37,9 +37,7 @@ class TrafficTask:
     width: int
 
     @staticmethod
-    def of(
-        series: SensorSeries, days: Sequence[int] = (24, 5, 5), length: int = 5, width: int = 7
-    ) -> "TrafficTask":
+    def of(series: SensorSeries, days: Sequence[int] = (24, 5, 5), length: int = 5, width: int = 7) -> "TrafficTask":
         """A task of the first days of a series; windows are `length` observations.
 
         The mean day is that of the training days, smoothed over `width` times of day.

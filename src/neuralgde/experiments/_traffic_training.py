@@ -11,20 +11,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import SensorSeries, Windows
-from ..forecast import FORECAST_BATCH, FreshWindows, SensorError, View, WindowLoss, forecast_windows
+from ..forecast import FORECAST_BATCH, FreshWindows, Ridge, SensorError, View, WindowLoss, forecast_windows, on_device
 from ..graph import Graph
 from ..train import fit_seeds
 from ._traffic_models import Recipe
 from ._traffic_protocol import TrafficTask
 
 
-def view_of(task: TrafficTask, mean_day: bool) -> View:
+def view_of(task: TrafficTask, mean_day: bool, regression: Ridge | None = None) -> View:
     """Readings by one scale, or with a mean day how far they are off it, both from the training days."""
     scale = (jnp.asarray(task.scale.mean, float), jnp.asarray(task.scale.std, float))
     if not mean_day:
         return View(*scale, None)
     off = task.train.values - task.base("train")
-    return View(*scale, jnp.asarray(np.nanstd(off), float))
+    lines = () if regression is None else on_device((regression,))
+    return View(*scale, jnp.asarray(np.nanstd(off), float), lines)
 
 
 def fresh_windows(
@@ -92,11 +93,12 @@ def train_models(
     how: Recipe,
     *,
     keep: float,
+    regression: Ridge,
     key: Array,
     log: Path | None = None,
 ) -> Outcome:
     """Train models of several seeds on the training days undersampled to `keep`, and keep the best on validation."""
-    view = view_of(task, how.mean_day)
+    view = view_of(task, how.mean_day, regression if how.regression else None)
     data: Any = task.windows("train", keep, seed=0)
     a_pass, source = len(data) / (how.train.batch_size or len(data)), None
     if how.fresh:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from .._errors import InputError, unknown_name
 from ..data import DataError, SensorSeries, Windows, load_england, load_pemsd7m
-from ..forecast import expected, last_value
+from ..forecast import Ridge, expected, last_value
 from ..report import Result, Row, write_result
 from ..simulate import simulate_freeway
 from ._progress import Progress
@@ -48,10 +48,12 @@ class TrafficConfig:
     - `length`: observations in a window.
     - `repeats`: undersamplings of the test days.
     - `paper_epochs`: of the paper's models, with its optimiser and schedule.
-    - `epochs`, `rate`: of ours; an epoch has as many windows as one undersampling of the training days.
+    - `steps`, `rate`: of ours, which see new windows at every step.
     - `hidden`, `operator`, `rank`, `embedding`, `time_scale`: as in `gcde_gru`.
     - `queries`: times that ours are asked for in each window that they are trained on.
-    - `mean_day`: whether ours forecast how far readings are off the mean day.
+    - `mean_day`: whether ours are shown how far readings are off the mean day.
+    - `smooth`: how many times of day the mean day is smoothed over.
+    - `regression`: whether ours forecast what the regression per sensor misses, which needs the mean day.
     - `outages`: the share of sensors that go out in the windows that ours are trained on.
     - `england`: settings of the second data set, None to leave it out.
     """
@@ -63,7 +65,7 @@ class TrafficConfig:
     repeats: int = 20
     batch_size: int = 32
     paper_epochs: int = 40
-    epochs: int = 20
+    steps: int = 1280
     rate: float = 3e-3
     hidden: int = 46
     operator: tuple[str, ...] = ("self", "gcn", "learned")
@@ -72,6 +74,8 @@ class TrafficConfig:
     time_scale: float = 4.0
     queries: int = 4
     mean_day: bool = True
+    smooth: int = 7
+    regression: bool = True
     outages: float = 0.1
     england: EnglandConfig | None = dataclasses.field(default_factory=EnglandConfig)
     seed: int = 0
@@ -80,6 +84,8 @@ class TrafficConfig:
         for name in self.models:
             if name not in MODELS:
                 raise InputError(unknown_name("model", name, MODELS))
+        if self.regression and not self.mean_day:
+            raise InputError("regression: it forecasts from the mean day, and mean_day is off. Switch both off, or on.")
         for keep in self.keeps:
             if not 0 < keep <= 1:
                 raise InputError(f"keeps: expected shares above 0, up to 1, such as 0.3, got {keep}.")
@@ -89,7 +95,7 @@ class TrafficConfig:
         """Small enough to look at in a few minutes: one share, few days and epochs, two pairs of models."""
         return TrafficConfig(
             keeps=(0.3,), days=(10, 5, 5), models=("GCGRU", "GCDE-GRU", "GCGRU+", "GCDE-GRU+"), repeats=5,
-            paper_epochs=4, epochs=3, england=EnglandConfig(steps=60),
+            paper_epochs=4, steps=100, england=EnglandConfig(steps=60),
         )  # fmt: skip
 
 
@@ -111,17 +117,17 @@ def run(
     costs = [cost for _ in config.keeps for cost in (0.3, *(_COST[name] for name in config.models))]
     progress = Progress(console, [*costs, 0.5, *([] if config.england is None else [1.0])])
 
-    task = TrafficTask.of(series, config.days, config.length)
+    task = TrafficTask.of(series, config.days, config.length, config.smooth)
     rows: list[Row] = []
     gaps: dict[str, dict[str, Any]] = {}
     outcomes: list[Outcome] = []
     naive: dict[float, dict[str, Forecast]] = {}
     for keep in config.keeps:
         setting = f"keep {keep:g}"
-        naive[keep], more, gaps[setting] = _naive(task, keep, config, progress)
+        naive[keep], regression, more, gaps[setting] = _naive(task, keep, config, progress)
         rows += more
         for name in config.models:
-            outcome, more, by_gap = _trained(name, task, keep, config, seeds, folder, progress)
+            outcome, more, by_gap = _trained(name, task, keep, regression, config, seeds, folder, progress)
             outcomes.append(outcome)
             rows += more
             gaps[setting][name] = by_gap
@@ -163,17 +169,18 @@ def _load(console: Console, days: int) -> SensorSeries:
 
 def _naive(
     task: TrafficTask, keep: float, config: TrafficConfig, progress: Progress
-) -> tuple[dict[str, Forecast], list[Row], dict[str, Any]]:
-    """What needs no network, its rows, and its errors by gap."""
+) -> tuple[dict[str, Forecast], Ridge, list[Row], dict[str, Any]]:
+    """What needs no network, of that the regression per sensor, and rows and errors by gap."""
     progress.start(f"baselines, keep {keep:g}")
     train = [task.windows("train", keep, seed) for seed in range(1 if keep == 1 else _RIDGE_VIEWS)]
     validation = task.windows("validation", keep, seed=0)
+    regression = fit_traffic_ridge(task, train, validation, rich=True)
     forecasts: dict[str, Forecast] = {
         "sensor mean": SensorMean(task),
         "time of day": expected,
         "persistence": last_value,
         "ridge": fit_traffic_ridge(task, train, validation),
-        "ridge per sensor": fit_traffic_ridge(task, train, validation, rich=True),
+        "ridge per sensor": regression,
     }
     test = task.test_windows(keep, config.repeats)
     rows, gaps, shown = [], {}, ""
@@ -183,11 +190,18 @@ def _naive(
         gaps[name] = errors_by_gap(forecast, test)
         shown += f"{name} {scores['rmse_sensor'].mean():.3f}, "
     progress.end(f"{shown[:-2]} mph.")
-    return forecasts, rows, gaps
+    return forecasts, regression, rows, gaps
 
 
 def _trained(
-    name: str, task: TrafficTask, keep: float, config: TrafficConfig, seeds: int, folder: Path, progress: Progress
+    name: str,
+    task: TrafficTask,
+    keep: float,
+    regression: Ridge,
+    config: TrafficConfig,
+    seeds: int,
+    folder: Path,
+    progress: Progress,
 ) -> tuple[Outcome, list[Row], dict[int, tuple[float, int]]]:
     """A model's outcome, its rows and its errors by gap."""
     setting = f"keep {keep:g}"
@@ -200,7 +214,7 @@ def _trained(
         lambda key: make_model(name, config, nodes=nodes, period=task.train.slots, inputs=inputs, key=key)
     )(keys)
     outcome = train_models(
-        name, setting, models, task, task.train.graph(how.graph), how, keep=keep,
+        name, setting, models, task, task.train.graph(how.graph), how, keep=keep, regression=regression,
         key=jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys), log=folder / "logs" / f"{name}, {setting}.jsonl",
     )  # fmt: skip
     test = task.test_windows(keep, config.repeats)

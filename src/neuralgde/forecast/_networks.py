@@ -56,7 +56,11 @@ def make_network(
         head="gaussian",
         **more,
     )
-    # It starts as the regressions: what it adds to them is next to nothing at first.
+    return start_small(network)
+
+
+def start_small(network: HybridGDE) -> HybridGDE:
+    """The network of `gcde_gru` or `gcgru`, whose forecasts are next to nothing at first: what it adds to, stands."""
     return eqx.tree_at(lambda n: n.readout.layer.mlp.layers[-1].weight, network, replace_fn=lambda w: 0.05 * w)
 
 
