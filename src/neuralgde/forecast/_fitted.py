@@ -78,10 +78,11 @@ def fit_tables(
     shape = make_shape(readings, config.horizon, config.length)
     first, second = split_rows(readings, config, shape)
     train, validation = readings.rows(slice(0, first)), readings.rows(slice(first, second))
-    profile = fit_profile(train, validation)
+    profile, others = fit_profile(train, validation)
     static_scale, static = _static_units(readings.static)
     whole = Source(readings, profile, shape, static, edges)
-    fit_source, choose_source = (dataclasses.replace(whole, readings=part) for part in (train, validation))
+    fit_source = dataclasses.replace(whole, readings=train, given=others)
+    choose_source = dataclasses.replace(whole, readings=validation)
     parts = (first, second - first, len(readings.stamps) - second)
     say(f"{parts[0]} stamps to learn from, {parts[1]} to choose by, {parts[2]} to calibrate intervals on")
 
@@ -89,7 +90,7 @@ def fit_tables(
     if config.model != "persistence":
         say("fitting linear regressions")
     if config.model in NETWORKS:
-        rules = _rules(config, whole, first, second)
+        rules = _rules(config, fit_source, whole, first, second)
         lines = tuple(rule for rule in rules.rules if isinstance(rule, Ridge))
         view, weights = make_view(train, fit_source.base, lines)
         network = make_network(
@@ -113,7 +114,7 @@ def fit_tables(
         if not np.isfinite(training["validation"]).any():
             raise InputError("training: the network's forecasts are not finite. Try a smaller rate, or model='ridge'.")
     else:
-        predictor = _rules(config, whole, first, second)
+        predictor = _rules(config, fit_source, whole, first, second)
     say("calibrating intervals")
     calibration = _calibrated(predictor, whole, second, config.seed)
     splits = (float(readings.stamps[first]), float(readings.stamps[second]))
@@ -142,13 +143,13 @@ def split_rows(readings: Readings, config: ForecastConfig, shape: Shape) -> tupl
     return first, round(rows * (1 - max(0.2, config.calibration)))
 
 
-def _rules(config: ForecastConfig, whole: Source, first: int, second: int) -> RulePredictor:
+def _rules(config: ForecastConfig, learned: Source, whole: Source, first: int, second: int) -> RulePredictor:
     variables = whole.readings.values.shape[2]
     rng = np.random.default_rng(config.seed)
     chosen = _asked(whole, np.arange(first, second - 1), second, rng, _MOST_ENDS)
     rules: tuple[Callable, ...] = (last_value,) * variables
     if config.model != "persistence":
-        rules = _lines(config, whole, first, second)
+        rules = _lines(config, learned, whole, first, second)
     mask = np.asarray(chosen.target_mask)
     error = by_variable(rules, chosen) - np.asarray(chosen.targets, float)
     return RulePredictor(rules, Spread.fit(error, mask, gap_of(chosen)))
@@ -161,10 +162,10 @@ def _gap_weights(spread: Spread) -> GapWeights:
     return GapWeights(jnp.asarray(spread.gaps, float), jnp.asarray(sizes, float))
 
 
-def _lines(config: ForecastConfig, whole: Source, first: int, second: int) -> tuple[Ridge, ...]:
+def _lines(config: ForecastConfig, learned: Source, whole: Source, first: int, second: int) -> tuple[Ridge, ...]:
     """A regression for each variable, learned on the training rows, its penalty chosen on those after them."""
     rng = np.random.default_rng(config.seed)
-    train = _asked(whole, np.arange(whole.shape.length - 1, first - 1), first, rng, _MOST_RIDGE_ENDS)
+    train = _asked(learned, np.arange(whole.shape.length - 1, first - 1), first, rng, _MOST_RIDGE_ENDS)
     chosen = _asked(whole, np.arange(first, second - 1), second, rng, _MOST_ENDS)
     variables = whole.readings.values.shape[2]
     return tuple(fit_one_ridge(whole.edges, train.feature(v), chosen.feature(v)) for v in range(variables))

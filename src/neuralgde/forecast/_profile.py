@@ -46,17 +46,37 @@ class Profile:
         return np.nan_to_num((known - self.known_mean) / self.known_std)
 
 
-def fit_profile(train: Readings, validation: Readings) -> Profile:
-    """The profile of the training rows, smoothed as suits the validation rows best."""
+def fit_profile(train: Readings, validation: Readings) -> tuple[Profile, Float[np.ndarray, "rows sensors variables"]]:
+    """The profile of the training rows, smoothed as suits the validation rows best; and for training, of each row what
+    that of all other cycles says.
+
+    A reading is closer to a mean that it had a part in than later ones will be: trained on that, models would trust the
+    profile too much.
+    """
     tried = []
     there = ~np.isnan(validation.values)
     for width in _WIDTHS:
-        profile = _with_effect(Profile(_cycle(train, width), *_no_effect(train)), train)
+        profile = _with_effect(Profile(_Sums.of(train).cycle(width), *_no_effect(train)), train)
         error = (validation.values - profile.at(validation.stamps, validation.clock, validation.known))[there]
         tried.append((float(np.mean(error**2)) if error.size else width, width, profile))
         if profile.cycle.shape[1] == 1:
             break
-    return min(tried, key=lambda entry: entry[:2])[2]
+    _, width, profile = min(tried, key=lambda entry: entry[:2])
+    return profile, _of_others(profile, train, width)
+
+
+def _of_others(profile: Profile, train: Readings, width: float) -> Float[np.ndarray, "rows sensors variables"]:
+    out = profile.at(train.stamps, train.clock, train.known)
+    if profile.cycle.shape[1] == 1:
+        # One mean of all rows: a row has next to no part in it.
+        return out
+    everything, number = _Sums.of(train), train.clock.cycle_number(train.stamps)
+    for one in np.unique(number):
+        own = np.flatnonzero(number == one)
+        others = everything.without(train, own)
+        part = train.rows(own)
+        out[own] = dataclasses.replace(profile, cycle=others.cycle(width)).at(part.stamps, part.clock, part.known)
+    return out
 
 
 def _place(stamps: np.ndarray, clock: Clock, bins: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,27 +86,50 @@ def _place(stamps: np.ndarray, clock: Clock, bins: int) -> tuple[np.ndarray, np.
     return low % bins, np.clip(at - low, 0, 1)
 
 
-def _cycle(train: Readings, width: float) -> np.ndarray:
-    clock, values = train.clock, train.values
-    bins = min(clock.period, _MOST_BINS)
-    kind = clock.day_kind(train.stamps)
-    # A kind of day that was seen once or twice tells nothing that lasts.
-    kinds = 2 if all(len(np.unique(clock.cycle_number(train.stamps[kind == k]))) >= 2 for k in (0, 1)) else 1
-    kind = np.minimum(kind, kinds - 1)
-    low, share = _place(train.stamps, clock, bins)
-    there = ~np.isnan(values)
-    filled = np.where(there, values, 0)
-    total, count = (np.zeros((kinds, bins, *values.shape[1:])) for _ in range(2))
-    for place, weight in ((low, 1 - share), ((low + 1) % bins, share)):
-        np.add.at(total, (kind, place), weight[:, None, None] * filled)
-        np.add.at(count, (kind, place), weight[:, None, None] * there)
-    kernel = _kernel(bins, width)
-    total, count = (np.einsum("bc,kcnv->kbnv", kernel, a) for a in (total, count))
-    mean = filled.sum(0) / np.maximum(there.sum(0), 1)
-    all_days = (total.sum(0) + 1e-3 * mean) / (count.sum(0) + 1e-3)
-    if kinds == 1:
-        return all_days[None]
-    return (total + _PRIOR * all_days) / (count + _PRIOR)
+@dataclasses.dataclass(frozen=True)
+class _Sums:
+    """Sums and counts of readings at each place of the cycle, and the mean of each sensor."""
+
+    total: Float[np.ndarray, "kinds bins sensors variables"]
+    count: Float[np.ndarray, "kinds bins sensors variables"]
+    mean: Float[np.ndarray, "sensors variables"]
+
+    @staticmethod
+    def of(train: Readings) -> "_Sums":
+        clock, there = train.clock, ~np.isnan(train.values)
+        kind = clock.day_kind(train.stamps)
+        # A kind of day that was seen once or twice tells nothing that lasts.
+        kinds = 2 if all(len(np.unique(clock.cycle_number(train.stamps[kind == k]))) >= 2 for k in (0, 1)) else 1
+        mean = np.where(there, train.values, 0).sum(0) / np.maximum(there.sum(0), 1)
+        shape = (kinds, min(clock.period, _MOST_BINS), *train.values.shape[1:])
+        return _Sums(np.zeros(shape), np.zeros(shape), mean)._with(train, 1.0)
+
+    def without(self, train: Readings, rows: np.ndarray) -> "_Sums":
+        """These sums without some of the rows that they are of."""
+        return self._with(train.rows(rows), -1.0)
+
+    def _with(self, readings: Readings, times: float) -> "_Sums":
+        total, count = self.total.copy(), self.count.copy()
+        kinds, bins = total.shape[:2]
+        kind = np.minimum(readings.clock.day_kind(readings.stamps), kinds - 1)
+        low, share = _place(readings.stamps, readings.clock, bins)
+        there = ~np.isnan(readings.values)
+        filled = np.where(there, readings.values, 0)
+        for place, weight in ((low, 1 - share), ((low + 1) % bins, share)):
+            np.add.at(total, (kind, place), times * weight[:, None, None] * filled)
+            np.add.at(count, (kind, place), times * weight[:, None, None] * there)
+        return dataclasses.replace(self, total=total, count=count)
+
+    def cycle(self, width: float) -> Float[np.ndarray, "kinds bins sensors variables"]:
+        """The mean cycle of each kind, smoothed."""
+        kernel = _kernel(self.total.shape[1], width)
+        # What is left of a difference of sums may be a hair below 0.
+        total, count = (np.moveaxis(np.tensordot(kernel, a, (1, 1)), 0, 1) for a in (self.total, self.count))
+        count = np.maximum(count, 0)
+        all_days = (total.sum(0) + 1e-3 * self.mean) / (count.sum(0) + 1e-3)
+        if len(total) == 1:
+            return all_days[None]
+        return (total + _PRIOR * all_days) / (count + _PRIOR)
 
 
 def _kernel(bins: int, width: float) -> np.ndarray:

@@ -29,13 +29,17 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Readings of the model's sensors in the model's order, and what is to be expected of them."""
+    """Readings of the model's sensors in the model's order, and what is to be expected of them.
+
+    `given` is what was to be expected of the rows where the profile is not to say so: of those it was learned from.
+    """
 
     readings: Readings
     profile: Profile
     shape: Shape
     static: Float[np.ndarray, "sensors static"]
     edges: Edges
+    given: Float[np.ndarray, "rows sensors variables"] | None = None
 
     @functools.cached_property
     def steps(self) -> Float[np.ndarray, " rows"]:
@@ -45,6 +49,8 @@ class Source:
     @functools.cached_property
     def base(self) -> Float[np.ndarray, "rows sensors variables"]:
         """What was to be expected at each row."""
+        if self.given is not None:
+            return self.given
         return self.profile.at(self.readings.stamps, self.readings.clock, self.readings.known)
 
     @functools.cached_property
@@ -123,7 +129,8 @@ class Source:
         inside = at < len(self.readings.stamps)
         at = np.where(inside, at, ends[:, None])
         truth = np.where(inside[..., None, None], self.readings.values[at], np.nan)
-        return self.windows(ends, self.readings.stamps[at], targets=truth, known=self.readings.known[at])
+        windows = self.windows(ends, self.readings.stamps[at], targets=truth, known=self.readings.known[at])
+        return dataclasses.replace(windows, query_base=self.base[at].astype(windows.times.dtype))
 
     def _base_at(self, stamps: np.ndarray, known: np.ndarray | None) -> np.ndarray:
         sensors = len(self.readings.ids)
