@@ -22,7 +22,8 @@ def fit_reactions(
     times, counts = read_reactions(runs, network.species)
     training = ReactionTraining()
     if options.get("steps") is not None:
-        training = dataclasses.replace(training, steps=options["steps"], looks=min(training.looks, options["steps"]))
+        steps = options["steps"]
+        training = dataclasses.replace(training, steps=steps, looks=max(1, min(training.looks, steps)))
     fitted = ReactionForecaster.fit(
         network, times, counts, training=training, seed=options.get("seed") or 0,
         progress=not (quiet or as_json),

@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._errors import InputError, unknown_name
+from .._settings import check_names, check_number
 
 MODELS = ("gcde-gru", "gcgru", "latent-gsde", "ridge", "persistence")
 _LISTS = ("values", "known", "static")
+_WHOLE = ("seed", "length", "steps", "batch_size", "hidden", "embedding", "rank", "queries")
+_NUMBERS = ("period", "horizon", "rate", "time_limit")
+_OPTIONAL = ("length", "period", "horizon", "time_limit")
 NETWORKS = ("gcde-gru", "gcgru", "latent-gsde")
 
 
@@ -56,14 +60,9 @@ class ForecastConfig:
     def __post_init__(self):
         if self.model not in MODELS:
             raise InputError(unknown_name("model", self.model, MODELS))
-        for name in ("length", "steps", "batch_size", "hidden", "queries", "rank"):
-            value = getattr(self, name)
-            if not (value is None and name == "length") and (not isinstance(value, int) or value < 1):
-                raise InputError(f"{name}: expected a whole number, 1 or more, got {value!r}.")
-        for name in ("horizon", "time_limit", "period", "rate"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and value > 0):
-                raise InputError(f"{name}: expected a positive number, got {value!r}.")
+        for name in _WHOLE + _NUMBERS:
+            if (value := getattr(self, name)) is not None or name not in _OPTIONAL:
+                check_number(name, value, whole=name in _WHOLE, zero=name in ("embedding", "seed"))
         for name in ("validation", "calibration"):
             if not 0 < getattr(self, name) < 0.5:
                 raise InputError(f"{name}: expected a share between 0 and 0.5, got {getattr(self, name)!r}.")
@@ -73,10 +72,7 @@ class ForecastConfig:
     @staticmethod
     def from_dict(options: Mapping[str, Any]) -> "ForecastConfig":
         """A config from a mapping, such as parsed TOML."""
-        known = [field.name for field in dataclasses.fields(ForecastConfig)]
-        for name in options:
-            if name not in known:
-                raise InputError(unknown_name("option", name, known))
+        check_names("option", options, ForecastConfig)
         lists = {n: (v,) if isinstance(v, str) else tuple(v) for n, v in options.items() if n in _LISTS}
         return ForecastConfig(**{**options, **lists})
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key, PRNGKeyArray
 
 from .. import metrics
+from .._settings import check_number
 from ..graph import Graph, GraphStream
 from ..model import LatentPrediction
 from ..train import TrainConfig, TrainResult, fit_seeds
@@ -47,6 +48,11 @@ class ReactionTraining:
     looks: int = 6
     validation_samples: int = 16
     kl_weight: float = 1e-3
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            whole = field.name not in ("warm_rate", "rate", "kl_weight")
+            check_number(field.name, getattr(self, field.name), whole=whole, zero=field.name in ("steps", "kl_weight"))
 
 
 class ScaledRuns(eqx.Module):

@@ -1,13 +1,19 @@
 """The settings of a training run, as one value that can be written to JSON."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from .._errors import InputError, unknown_name
+from .._settings import check_names, check_number
 from ._optimiser import OPTIMISERS
 from ._schedule import SCHEDULES
+
+_WHOLE = (
+    "steps", "epochs", "batch_size", "restart_epochs", "restart_factor", "log_every", "patience", "max_skipped",
+    "peak_step",
+)  # fmt: skip
+_NUMBERS = ("rate", "clip", "start_rate", "divergence", "weight_decay", "end_rate")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +60,9 @@ class TrainConfig:
     def __post_init__(self):
         if (self.steps is None) == (self.epochs is None):
             raise InputError(f"steps, epochs: expected one of the two, got steps={self.steps}, epochs={self.epochs}.")
-        for name in ("steps", "epochs", "batch_size", "restart_epochs", "restart_factor", "log_every", "patience"):
-            self._check(name, whole=True)
-        self._check("max_skipped", whole=True)
-        for name in ("rate", "clip", "start_rate", "divergence"):
-            self._check(name)
-        self._check("weight_decay", zero=True)
-        self._check("end_rate", zero=True)
-        self._check("peak_step", whole=True)
+        for name in _WHOLE + _NUMBERS:
+            if (value := getattr(self, name)) is not None:
+                check_number(name, value, whole=name in _WHOLE, zero=name in ("weight_decay", "end_rate"))
         if self.optimiser not in OPTIMISERS:
             raise InputError(unknown_name("optimiser", self.optimiser, OPTIMISERS))
         if self.schedule not in SCHEDULES:
@@ -73,22 +74,10 @@ class TrainConfig:
         if self.schedule == "cosine_restarts" and self.restart_epochs is None:
             raise InputError("restart_epochs: the schedule 'cosine_restarts' needs the epochs to its first restart.")
 
-    def _check(self, name: str, whole: bool = False, zero: bool = False) -> None:
-        value = getattr(self, name)
-        if value is None:
-            return
-        right = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not right or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-            kind = "a whole number, 1 or more" if whole else "a number, 0 or more" if zero else "a positive number"
-            raise InputError(f"{name}: expected {kind}, got {value!r}.")
-
     @staticmethod
     def from_dict(options: Mapping[str, Any]) -> "TrainConfig":
         """A config from a mapping, such as parsed JSON."""
-        known = [field.name for field in dataclasses.fields(TrainConfig)]
-        for name in options:
-            if name not in known:
-                raise InputError(unknown_name("training option", name, known))
+        check_names("training option", options, TrainConfig)
         return TrainConfig(**options)
 
     def to_dict(self) -> dict[str, Any]:
