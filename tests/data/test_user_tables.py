@@ -37,7 +37,7 @@ def test_long_table(tmp_path):
     assert format_stamps(r.stamps, r.clock) == ["2024-01-01 00:00:00", "2024-01-01 00:05:00", "2024-01-01 00:10:00"]
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "dict", "parquet", "unsorted", "tabs", "gzip"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "dict", "parquet", "unsorted", "tabs", "semicolons", "gzip"])
 def test_the_same_readings_whatever_they_come_in(tmp_path, kind):
     frame = pd.read_csv(io.StringIO(LONG), parse_dates=["ds"])
     source = {
@@ -47,6 +47,9 @@ def test_the_same_readings_whatever_they_come_in(tmp_path, kind):
         "parquet": lambda: (frame.to_parquet(tmp_path / "t.parquet"), tmp_path / "t.parquet")[1],
         "unsorted": lambda: frame.iloc[[0, 1, 3, 2]],
         "tabs": lambda: save(tmp_path, LONG.replace(",", "\t"), "t.tsv"),
+        "semicolons": lambda: save(
+            tmp_path, LONG.replace(",", ";").replace(";1\n", ";1,0\n").replace(";3\n", ";3,00\n"), "t.csv"
+        ),
         "gzip": lambda: (frame.to_csv(tmp_path / "t.csv.gz", index=False), tmp_path / "t.csv.gz")[1],
     }[kind]()
     expected = read_series(save(tmp_path, LONG))

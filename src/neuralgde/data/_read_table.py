@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InputError
-from ._table import Table
+from ._table import Table, is_number
 
 _ROWS_AT_ONCE = 50_000
 _DELIMITERS = (",", ";", "\t")
@@ -95,6 +95,8 @@ def _parse_csv(text: str, source: str) -> Table:
     if not blocks:
         raise InputError(f"{source}, line {start + 1}: there are no rows after the columns' names. Add readings.")
     columns = [np.concatenate([block[i] for block in blocks]) for i in range(len(names))]
+    if delimiter != ",":
+        columns = [_decimal_points(column) for column in columns]
     _check_names(names, source, start)
     return _checked(Table(dict(zip(names, columns, strict=True)), source, np.concatenate(lines), header))
 
@@ -106,6 +108,14 @@ def _plain_number(cell: str) -> bool:
     except ValueError:
         return not cell.strip()
     return True
+
+
+def _decimal_points(column: np.ndarray) -> np.ndarray:
+    """A column whose numbers have decimal commas, as tables that are cut by semicolons do, with points; else itself."""
+    if not (np.char.find(column, ",") >= 0).any():
+        return column
+    points = np.char.replace(column, ",", ".")
+    return points if all(is_number(cell) for cell in points.tolist()) else column
 
 
 def _check_names(names: list[str], source: str, line: int) -> None:

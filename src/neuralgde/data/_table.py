@@ -94,7 +94,7 @@ class Table:
         values = self[column][:rows]
         if values.dtype.kind in "fiu":
             return True
-        return values.dtype.kind not in "mMb" and all(_is_number(str(v)) for v in values.tolist())
+        return values.dtype.kind not in "mMb" and all(is_number(str(v)) for v in values.tolist())
 
     def _parsed(self, values: np.ndarray, column: str) -> np.ndarray:
         try:
@@ -114,7 +114,8 @@ class Table:
         return out
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a cell is a number, or missing."""
     text = text.strip()
     if text.lower() in _MISSING:
         return True

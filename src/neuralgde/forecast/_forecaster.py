@@ -29,8 +29,8 @@ class Forecaster:
     f.predict(["2024-03-31 08:05", "2024-03-31 09:00"], level=(80, 95))
     ```
 
-    Tables are frames of pandas or polars, or files; frames that come out are of the kind that went in. The options are
-    those of `ForecastConfig`.
+    Tables are frames of pandas or polars, or files; frames that come out are of the kind that went in, and dictionaries
+    of arrays where files did, with dates in UTC where they had a zone. The options are those of `ForecastConfig`.
     """
 
     def __init__(self, model: str = "gcde-gru", *, seed: int = 0, **options: Any):
