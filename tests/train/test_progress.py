@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +33,7 @@ def test_lines_if_asked_for(capfd):
     lines = err.splitlines()
     assert out == "" and lines[0] == "compiling" and len(lines) == 5
     assert lines[-1].startswith("step 20/20  loss ") and "rate 0.01" in lines[-1]
+    assert all(re.search(r"  about \d+ s left$", line) for line in lines[1:-1]) and "left" not in lines[-1]
 
 
 @pytest.mark.parametrize("progress", [None, True, False])

@@ -1,6 +1,7 @@
 """A line that shows how training goes."""
 
 import contextlib
+import time
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ class ProgressBar(contextlib.AbstractContextManager):
 
     def __init__(self, total: int, done: int, wanted: bool | None):
         console = Console(stderr=True)
-        self._total = total
+        self._total, self._first = total, done
+        self._began = time.perf_counter()
         self._console = console if wanted and not console.is_terminal else None
         self._next_line = 0.0
         self._bar = None
@@ -43,6 +45,7 @@ class ProgressBar(contextlib.AbstractContextManager):
 
     def compiled(self) -> None:
         """From here on time is training."""
+        self._began = time.perf_counter()
         if self._bar is not None:
             self._bar.start_task(self._task)
             self._bar.update(self._task, description="training")
@@ -65,5 +68,7 @@ class ProgressBar(contextlib.AbstractContextManager):
         if self._bar is not None:
             self._bar.update(self._task, completed=done, figures=figures)
         elif self._console is not None and (done >= self._next_line or done == self._total):
-            self._console.print(f"step {done}/{self._total}  {figures}", highlight=False)
+            left = (time.perf_counter() - self._began) / (done - self._first) * (self._total - done)
+            figures += f"  about {left:.0f} s left" if done < self._total else ""
+            self._console.print(f"step {done}/{self._total}  {figures}", highlight=False, soft_wrap=True)
             self._next_line = done + self._total / 10
