@@ -314,3 +314,6 @@ def test_the_stochastic_model_forecasts_with_quantiles(latent, ridge):
     columns = [made[name].to_numpy() for name in ("lo-90", "q-0.25", "q-0.75", "hi-90")]
     assert all((low < high).all() for low, high in itertools.pairwise(columns))
     assert abs(latent.coverage[90] - 90) < 8
+    # Nothing comes to c from e: other readings of it must not mean other noise.
+    found = latent.explain("c", "2024-01-13 00:00").set_index("source")["effect"]
+    assert abs(found["e"]) < 0.2 < abs(found["c"])

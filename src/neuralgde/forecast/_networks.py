@@ -1,5 +1,6 @@
 """Networks that forecast: how they are built for a table, and how they are trained."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ..model import HybridGDE, gcde_gru, gcgru
 from ..train import TrainConfig, TrainResult, fit
 from ._config import ForecastConfig
 from ._fresh import FreshWindows, warp
-from ._latent import LatentForecast
+from ._latent import SAMPLES, TRAINING_SAMPLES, make_latent, with_samples
 from ._losses import GapWeights, SensorError, WindowLoss
 from ._ridge import Ridge
 from ._source import Shape, Source
@@ -36,7 +37,7 @@ def make_network(
     """A new network for so many sensors, variables and inputs; `period` is in steps, 1 where nothing repeats."""
     if config.model == "latent-gsde":
         farthest = float(warp(np.array(shape.horizon), shape.reach))
-        return LatentForecast(sensors, variables, max(2, config.hidden // 2), shape.time_scale, farthest, key=key)
+        return make_latent(sensors, variables, max(2, config.hidden // 2), shape.time_scale, farthest, key=key)
     # One step of Heun's method an interval takes half the time of the model's usual two.
     more = {"config": HybridConfig(num_steps=1)} if config.model == "gcde-gru" else {}
     operator = ("self", "gcn", "learned") if sensors <= _MOST_LEARNED else ("self", "gcn")
@@ -124,8 +125,8 @@ def train_network(
         steps=config.steps, batch_size=min(config.batch_size, len(rows)), rate=config.rate, schedule="one_cycle",
         clip=1.0, log_every=max(1, config.steps // 40),
     )  # fmt: skip
-    return fit(
-        network,
+    result = fit(
+        with_samples(network, TRAINING_SAMPLES),
         WindowLoss(graph, view, fresh, gaps),
         rows,
         training,
@@ -136,3 +137,4 @@ def train_network(
         progress=progress,
         time_limit=seconds,
     )
+    return dataclasses.replace(result, best=with_samples(result.best, SAMPLES))
