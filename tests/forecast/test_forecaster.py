@@ -287,6 +287,14 @@ def test_bad_options(options, message):
         gde.Forecaster(**options)
 
 
+@pytest.mark.parametrize(
+    "shares, message", [({}, "3 are to choose by"), ({"validation": 0.4, "calibration": 0.4}, "5 are to learn from")]
+)
+def test_a_table_too_short_for_windows_is_refused(shares, message):
+    with pytest.raises(gde.InputError, match=f"{message}, and a network needs 6 or more.*model='ridge'"):
+        gde.Forecaster("gcde-gru", **TINY | shares | {"length": 5}).fit(table(readings(days=1)), EDGES)
+
+
 def test_forecasts_need_a_fit():
     with pytest.raises(gde.InputError, match="not been fitted"):
         gde.Forecaster().predict(["2024-01-01"])

@@ -83,6 +83,8 @@ def fit_tables(
     whole = Source(readings, profile, shape, static, edges)
     fit_source = dataclasses.replace(whole, readings=train, given=others)
     choose_source = dataclasses.replace(whole, readings=validation)
+    if config.model in NETWORKS:
+        _check_windows({"learn from": fit_source, "choose by": choose_source})
     parts = (first, second - first, len(readings.stamps) - second)
     say(f"{parts[0]} stamps to learn from, {parts[1]} to choose by, {parts[2]} to calibrate intervals on")
 
@@ -141,6 +143,17 @@ def split_rows(readings: Readings, config: ForecastConfig, shape: Shape) -> tupl
         return int(starts[len(days) - sum(counts)]), int(starts[len(days) - counts[1]])
     first = round(rows * (1 - max(0.15, config.validation) - max(0.2, config.calibration)))
     return first, round(rows * (1 - max(0.2, config.calibration)))
+
+
+def _check_windows(sources: dict[str, Source]) -> None:
+    """Refuse parts of a table in which no window of a network fits."""
+    for use, source in sources.items():
+        if not len(source.fresh(queries=1, outages=0.0).rows):
+            raise InputError(
+                f"{source.readings.end}: of the stamps up to here {len(source.readings.stamps)} are to {use}, and a "
+                f"network needs {source.shape.length + 1} or more without a break among them. Give a longer table, a "
+                "smaller length, or model='ridge'."
+            )
 
 
 def _rules(config: ForecastConfig, learned: Source, whole: Source, first: int, second: int) -> RulePredictor:
