@@ -262,6 +262,21 @@ def test_one_sensor_and_no_edges():
     assert len(f.predict(["2024-01-13 00:00"])) == 1
 
 
+def test_rows_without_a_reading_are_no_data(tmp_path):
+    values = np.concatenate([readings(), np.full((5 * SLOTS, 5), np.nan)])
+    long = table(values).assign(rain=np.repeat(np.arange(len(values)) % 2.0, 5))
+    f = gde.Forecaster("persistence", known=("rain",)).fit(long, EDGES)
+    plain = gde.Forecaster("persistence", known=("rain",)).fit(long.dropna(), EDGES)
+    assert f.fitted.splits == plain.fitted.splits and f.fitted.shape == plain.fitted.shape
+    assert f.coverage == plain.coverage
+    f.save(tmp_path / "m.gde")
+    again = gde.Forecaster.load(tmp_path / "m.gde")
+    assert again.times(3600.0, 3600.0).astype(str).tolist() == ["2024-01-13T00:00:00.000000"]
+    # What is known in advance of the days to come is kept.
+    assert again.fitted.readings.stamps[-1] == f.fitted.readings.stamps[-1]
+    np.testing.assert_array_equal(*(g.predict(["2024-01-13 05:00"])["mean"] for g in (f, again)))
+
+
 def test_parts_are_whole_days_in_order(ridge):
     fitted = ridge.fitted
     first, second = split_rows(fitted.readings, fitted.config, fitted.shape)

@@ -59,8 +59,9 @@ class Fitted:
 
     @property
     def tail(self) -> Readings:
-        """The last readings: what a saved model keeps of them."""
-        return self.readings.rows(slice(-_TAIL_WINDOWS * self.shape.length, None))
+        """The last readings, and what is known after them: what a saved model keeps."""
+        first = self.readings.seen().stamps[-_TAIL_WINDOWS * self.shape.length :][0]
+        return self.readings.rows(np.flatnonzero(self.readings.stamps >= first))
 
 
 def fit_tables(
@@ -75,6 +76,8 @@ def fit_tables(
     """Split by time, learn what is to be expected, fit the model, and calibrate its intervals on days of their own."""
     began = time.perf_counter()
     notes = [*readings.notes, *edges.notes]
+    # Rows without a reading, such as those with what is known in advance alone, are nothing to learn or to count.
+    everything, readings = readings, readings.seen()
     shape = make_shape(readings, config.horizon, config.length)
     first, second = split_rows(readings, config, shape)
     train, validation = readings.rows(slice(0, first)), readings.rows(slice(first, second))
@@ -121,7 +124,7 @@ def fit_tables(
     calibration = _calibrated(predictor, whole, second, config.seed)
     splits = (float(readings.stamps[first]), float(readings.stamps[second]))
     return Fitted(
-        config, readings, edges, profile, shape, static, static_scale, predictor, calibration, splits, training,
+        config, everything, edges, profile, shape, static, static_scale, predictor, calibration, splits, training,
         time.perf_counter() - began, tuple(notes),
     )  # fmt: skip
 

@@ -198,14 +198,14 @@ class Forecaster:
         if self._fitted is not None:
             own = self.fitted.readings
             new = self._read(series).with_sensors(own.ids)
-            return backtest(self.fitted, join(own, new), float(own.stamps[-1]), horizons)
+            return backtest(self.fitted, join(own, new), float(own.seen().stamps[-1]), horizons)
         if not 0 < test < 0.9:
             raise InputError(f"test: expected a share of the days, such as 0.15, got {test}.")
         table = read_table(series, "series")
         config = self.config
         columns = Columns(config.id, config.time, config.values, config.known, config.static)
         readings = read_series(table, columns, zone=config.zone, period=config.period)
-        cut = _cut(readings, test)
+        cut = _cut(readings.seen(), test)
         self._fit(table.backend, _known(readings.before(cut)), edges, coordinates, **fitting)
         return backtest(self.fitted, readings.with_sensors(self.fitted.readings.ids), cut, horizons)
 
