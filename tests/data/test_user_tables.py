@@ -116,6 +116,17 @@ def test_what_is_mended_is_told(tmp_path):
         assert word in said
 
 
+def test_rows_fill_each_others_columns():
+    rows = {"unique_id": ["a"] * 5, "ds": [0, 0, 0, 1, 1], "u": [1, np.nan, np.nan, 3, 3], "v": [np.nan, 2, 2, 4, 4],
+            "rain": [np.nan, 5, np.nan, np.nan, 6]}  # fmt: skip
+    r = read_series(rows, Columns(values=("u", "v"), known=("rain",)))
+    assert r.values[:, 0].tolist() == [[1, 2], [3, 4]] and r.known[:, 0, 0].tolist() == [5, 6]
+    assert any("2 row(s) stand twice" in note for note in r.notes)
+    # What is missing in between hides no contradiction.
+    with pytest.raises(InputError, match="row 2, column u: sensor a has another reading.*row 0: 1, then 7"):
+        read_series(rows | {"u": [1, np.nan, 7, 3, 3]}, Columns(values=("u", "v")))
+
+
 def test_stamps_of_their_own_are_put_on_a_grid():
     rng = np.random.default_rng(0)
     stamps = np.concatenate([np.arange(100) * 10 + rng.uniform(0, 10, 100) for _ in range(8)])

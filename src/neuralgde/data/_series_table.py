@@ -123,8 +123,7 @@ def _long(table: Table, columns: Columns, stamps: Stamps, period: float | None, 
         )
     order = np.lexsort((stamps.values, node))
     t, n = stamps.values[order], node[order]
-    same = (np.diff(t) == 0) & (np.diff(n) == 0)
-    dropped = _duplicates(table, columns, order, same, values)
+    dropped = _duplicates(table, columns, order, stamps.values, node, values)
     if dropped:
         notes.append(f"{table.source}: {dropped} row(s) stand twice with the same readings and count once.")
     if clock is None:
@@ -139,30 +138,45 @@ def _long(table: Table, columns: Columns, stamps: Stamps, period: float | None, 
         )
     unique, row = np.unique(times, return_inverse=True)
     shape = (len(unique), len(ids))
-    out = np.full((*shape, values.shape[1]), np.nan)
-    # Rows in order, readings over gaps: of two readings in one place of the grid, the later one stays.
-    out[row[order], node[order]] = values[order]
-    known_out = np.full((*shape, len(columns.known)), np.nan)
-    if known is not None:
-        known_out[row[order], node[order]] = known[order]
+    out = _placed(values[order], row[order], n, shape)
+    known_out = _placed(np.empty((len(order), 0)) if known is None else known[order], row[order], n, shape)
     static = _static(table, columns, node, len(ids))
     readings = Readings(tuple(ids), columns, clock, unique, out, known_out, static, tuple(notes))
     return _checked(table, readings)
 
 
-def _duplicates(table: Table, columns: Columns, order: np.ndarray, same: np.ndarray, values: np.ndarray) -> int:
+def _placed(values: np.ndarray, row: np.ndarray, node: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Each column of values on the grid: of two in one place the later one stays, and what is missing covers none."""
+    out = np.full((*shape, values.shape[1]), np.nan)
+    for v in range(values.shape[1]):
+        there = ~np.isnan(values[:, v])
+        out[row[there], node[there], v] = values[there, v]
+    return out
+
+
+def _duplicates(
+    table: Table, columns: Columns, order: np.ndarray, stamps: np.ndarray, node: np.ndarray, values: np.ndarray
+) -> int:
     """How many rows stand twice; those that contradict each other are refused."""
-    for i in np.flatnonzero(same).tolist():
-        first, second = int(order[i]), int(order[i + 1])
-        if not np.array_equal(values[first], values[second], equal_nan=True):
+
+    def pairs(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        first, second = rows[:-1], rows[1:]
+        same = (stamps[first] == stamps[second]) & (node[first] == node[second])
+        return first[same], second[same]
+
+    for v, name in enumerate(columns.values):
+        first, second = pairs(order[~np.isnan(values[order, v])])
+        if bad := np.flatnonzero(values[first, v] != values[second, v])[:1].tolist():
+            one, two = int(first[bad[0]]), int(second[bad[0]])
             where = "row" if table.lines is None else "line"
-            other = first if table.lines is None else table.lines[first]
+            other = one if table.lines is None else table.lines[one]
             raise InputError(
-                f"{table.at(second, columns.values[0])}: sensor {table[columns.id or ''][second]} has another reading "
-                f"at the same stamp in {where} {other}: {values[first][0]:g}, then {values[second][0]:g}. Keep one of "
-                "them, or their mean."
+                f"{table.at(two, name)}: sensor {table[columns.id or ''][two]} has another reading at the same stamp "
+                f"in {where} {other}: {values[one, v]:g}, then {values[two, v]:g}. Keep one of them, or their mean."
             )
-    return int(same.sum())
+    first, second = pairs(order)
+    alike = (values[first] == values[second]) | (np.isnan(values[first]) & np.isnan(values[second]))
+    return int(alike.all(axis=1).sum())
 
 
 def _static(table: Table, columns: Columns, node: np.ndarray, sensors: int) -> np.ndarray:
