@@ -96,6 +96,10 @@ def test_backtest_beats_what_is_naive_and_covers(ridge):
     assert 80 < scores[0, 4] < 97 and all(abs(test.coverage(level)[0] - level) < 10 for level in (50, 80))
     rows = test.table()
     assert set(rows["horizon"]) == {"1 h", "4 h"} and len(rows["rmse"]) == 2 * 5 * 3
+    # The last readings too are as far ahead as it says.
+    np.testing.assert_array_equal(test.made.stamps - test.made.origins, np.array(test.horizons)[test.horizon])
+    with pytest.raises(gde.InputError, match="horizons: expected lengths of time up to 8 d.*got 9 d"):
+        ridge.backtest(later, horizons=[9 * 86400.0])
     assert abs(ridge.coverage[90] - 90) < 6
 
 

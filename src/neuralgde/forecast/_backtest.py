@@ -138,12 +138,24 @@ def backtest(fitted: Fitted, readings: Readings, after: float, horizons: Sequenc
     target, start, which = [], [], []
     for k, h in enumerate(horizons):
         # The next reading is what comes next, however far away; the others are the nearest to their horizon.
-        at = chosen + 1 if k == 0 and h <= usual else _nearest(stamps, stamps[chosen] + h)
-        near = (at > chosen) & ((at == chosen + 1) | (np.abs(stamps[at] - stamps[chosen] - h) <= max(0.5 * h, usual)))
+        if k == 0 and h <= usual:
+            at, near = chosen + 1, np.ones(len(chosen), bool)
+        else:
+            wanted = stamps[chosen] + h
+            at = _nearest(stamps, wanted)
+            near = (at == chosen + 1) | (np.abs(stamps[at] - wanted) <= max(0.5 * h, usual))
+            # At the end of the readings the nearest ones are nearer than the horizon.
+            near &= (at > chosen) & (wanted <= stamps[-1] + usual / 2)
         target.append(at[near])
         start.append(chosen[near])
         which.append(np.full(int(near.sum()), k))
     rows, starts = np.concatenate(target), np.concatenate(start)
+    if not len(rows):
+        raise InputError(
+            f"horizons: expected lengths of time up to {clock.say(float(stamps[-1] - stamps[origins[0]]))}, which the "
+            f"readings to test on take, got {', '.join(clock.say(h) for h in horizons)}. Give shorter ones, or later "
+            "readings."
+        )
     made = forecast(fitted, readings, stamps[rows], origins=stamps[starts], known=readings.known[rows])
     names = tuple(clock.say(h) for h in horizons)
     return Backtest(fitted, tuple(horizons), names, np.concatenate(which), made, readings.values[rows])
