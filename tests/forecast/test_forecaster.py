@@ -252,6 +252,19 @@ def test_several_variables_known_and_static_columns():
     np.testing.assert_allclose(wet[:, "flow"], 100 * wet[:, "speed"] + 7, rtol=0.02)
 
 
+def test_wide_tables_have_a_future_too(ridge):
+    values = readings()
+    rain = np.random.default_rng(3).integers(0, 2, len(values)).astype(float)
+    wide = pd.DataFrame(values + 5 * rain[:, None], columns=list("abcde"))
+    wide["ds"], wide["rain"] = pd.date_range("2024-01-01", periods=len(values), freq="1h"), rain
+    f = gde.Forecaster("ridge", known=("rain",)).fit(wide, EDGES)
+    at = ["2024-01-13 00:00"]
+    wet, dry = (f.predict(at, future=pd.DataFrame({"ds": at, "rain": [value]}))["mean"] for value in (1.0, 0.0))
+    np.testing.assert_allclose(wet - dry, 5, atol=1)
+    with pytest.raises(gde.InputError, match="future: the model was fitted without"):
+        ridge.predict(at, future=pd.DataFrame({"unique_id": ["a"], "ds": at, "rain": [1.0]}))
+
+
 def test_edges_that_change(network):
     fitted = network.fitted
     assert np.unique(fitted.source(fitted.readings).era).tolist() == [0, 1, 2]

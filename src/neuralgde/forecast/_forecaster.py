@@ -283,8 +283,15 @@ class Forecaster:
 
     def _future(self, fitted: Fitted, future: Any, stamps: np.ndarray) -> np.ndarray:
         own = fitted.readings
+        if not own.columns.known:
+            raise InputError(
+                "future: the model was fitted without columns known in advance. Fit it with known=, or --known."
+            )
         columns = dataclasses.replace(own.columns, values=own.columns.known, static=())
         found = read_series(read_table(future, "future"), columns, zone=fitted.config.zone, clock=own.clock)
+        if columns.layout == "wide":
+            # There they are columns of their own, the same for every sensor.
+            return np.repeat(known_at(found, stamps)[:, :1], len(own.ids), axis=1)
         return known_at(found.with_sensors(own.ids), stamps)
 
     def _frame(self, made: Forecasts, level: Any, quantiles: Sequence[float] | None, num_samples: int | None) -> Any:
