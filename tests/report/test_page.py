@@ -154,6 +154,16 @@ def test_a_large_page_is_thinned_and_says_so():
     assert len(text) < 12e6
 
 
+def test_small_numbers_keep_their_digits_beside_large_ones():
+    mean = np.array([[1.23456e7, 0.0123456], [2e7, 0.02]])
+    page = Page(
+        "two sizes", fans=Fans(("flow", "share"), np.arange(2.0), mean, (90.0,), mean[None], mean[None], 2 * mean)
+    )
+    data = drawn(page_html(page))
+    assert data["fans"]["mean"] == [[12346000, 20000000], [0.012346, 0.02]]
+    assert data["fans"]["upper"] == [data["fans"]["mean"]] and data["error"] == [16173000, 0.016173]
+
+
 def test_times_may_be_numbers_and_metrics_missing():
     page = Page(
         "numbers",

@@ -23,11 +23,10 @@ def page_json(page: Page) -> tuple[str, tuple[str, ...]]:
     nodes = _chosen_nodes(page, left_out)
     if page.fans is not None:
         content["fans"] = _fans(page.fans, nodes, left_out)
-        content["error"] = _numbers(node_errors(page)[nodes])
     if page.network is not None:
         content["network"] = _network(page.network, nodes, left_out)
-        if page.fans is None:
-            content["error"] = _numbers(node_errors(page)[nodes])
+    if page.fans is not None or page.network is not None:
+        content["error"] = [one for (one,) in _numbers(node_errors(page)[nodes, None])]
     if (scores := page.scores) is not None and scores.by_horizon is not None:
         content["horizons"] = {
             "models": scores.models, "metric": metric_name(scores.metrics[0], short=True), "names": scores.horizons,
@@ -166,8 +165,11 @@ def _times(times: np.ndarray) -> list:
 
 
 def _numbers(values: np.ndarray, digits: int = 5) -> list:
-    """Lists of numbers with so many digits as the largest of them needs; null where there is none."""
+    """Lists of numbers, each list with so many digits as its largest needs; null where there is none."""
     values = np.asarray(values, float)
+    if values.ndim > 1:
+        # A list for each node: what is small beside another node's keeps its digits.
+        return [_numbers(part, digits) for part in values]
     finite = np.isfinite(values)
     largest = np.max(abs(values), where=finite, initial=0.0)
     places = digits - 1 - int(np.floor(np.log10(largest))) if largest > 0 else 0
