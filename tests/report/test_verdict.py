@@ -68,3 +68,7 @@ def test_it_says_where_the_naive_forecasts_are_better():
     text = " ".join(verdict.reasons)
     assert verdict.grade == "care"
     assert "this far ahead: 60 min." in text and "at 2 of 3 nodes" in text and "error of speed (mph) is 1.5" in text
+    # Each horizon may have a naive forecast that is better there, and none be better overall.
+    everywhere = scores(2.5, 3.0, 3.0, horizons=("15 min", "60 min"), by_horizon=A([[[2, 3]], [[1, 5]], [[5, 1.0]]]))
+    verdict = judge(Page("p", scores=everywhere))
+    assert verdict.grade == "no" and "this far ahead: 15 min, 60 min." in " ".join(verdict.reasons)

@@ -103,8 +103,9 @@ def _where(scores: Scores) -> list[tuple[str, str]]:
     if scores.by_horizon is not None:
         worse = _worse(scores.by_horizon[:, 0])
         names = [h for h, w in zip(scores.horizons, worse, strict=True) if w]
-        if names and len(names) < len(scores.horizons):
-            found.append(("care", f"A naive forecast is as good or better this far ahead: {', '.join(names)}."))
+        if names:
+            grade = "no" if len(names) == np.isfinite(scores.by_horizon[0, 0]).sum() else "care"
+            found.append((grade, f"A naive forecast is as good or better this far ahead: {', '.join(names)}."))
     if scores.by_node is not None:
         worse = _worse(scores.by_node[:, 0])
         known = int(np.isfinite(scores.by_node[0, 0]).sum())
