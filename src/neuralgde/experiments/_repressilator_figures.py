@@ -150,6 +150,8 @@ def _forecast(path: Path, name: str, found: Paths, task: RepressilatorTask, conf
             ax.plot(after, latent[:, j], label=task.network.reactions[j].name, linewidth=1)
         ax.legend(fontsize=7)
         ax.set_xlabel(f"minutes; latent reactions of {task.network.species[k]} and {task.network.species[3 + k]}")
+    for ax, label in zip(axes[:, 0], ("proteins, molecules", "mRNAs, molecules", "latent values"), strict=True):
+        ax.set_ylabel(label)
     figure.suptitle(f"{name}: forecast from {task.half} minutes, extrapolated beyond {config.until}")
     save_figure(figure, path)
 
@@ -182,6 +184,8 @@ def _attention(path: Path, name: str, found: Paths, task: RepressilatorTask, con
         ax.legend(fontsize=7)
         if s >= species - 3:
             ax.set_xlabel("minutes")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("attention weight")
     figure.suptitle(f"{name}: attention into (solid) and out of (dashed) each species, ± deviation over seeds")
     save_figure(figure, path)
 
