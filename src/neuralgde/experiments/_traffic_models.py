@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import PRNGKeyArray
 
 from ..forecast import start_small
+from ..integrate import HybridConfig
 from ..model import HybridGDE, gcde_gru, gcgru, gru
 from ..train import TrainConfig
 
@@ -95,7 +96,8 @@ def _our_gcgru(config: "TrafficConfig", nodes: int, period: float, inputs: int, 
 
 
 def _our_gcde_gru(config: "TrafficConfig", nodes: int, period: float, inputs: int, key: PRNGKeyArray) -> HybridGDE:
-    network = gcde_gru(1, config.hidden, key=key, **_ours(config, nodes, period, inputs))
+    solve = HybridConfig(num_steps=config.flow_steps)
+    network = gcde_gru(1, config.hidden, key=key, config=solve, **_ours(config, nodes, period, inputs))
     return start_small(network) if config.regression else network
 
 

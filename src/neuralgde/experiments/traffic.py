@@ -49,7 +49,8 @@ class TrafficConfig:
     - `repeats`: undersamplings of the test days.
     - `paper_epochs`: of the paper's models, with its optimiser and schedule.
     - `steps`, `rate`: of ours, which see new windows at every step.
-    - `hidden`, `operator`, `rank`, `embedding`, `time_scale`: as in `gcde_gru`.
+    - `hidden`, `operator`, `rank`, `embedding`, `time_scale`: as in `gcde_gru`. `flow_steps`: of our flow, by Heun's
+      method, in each interval.
     - `queries`: times that ours are asked for in each window that they are trained on.
     - `mean_day`: whether ours are shown how far readings are off the mean day.
     - `smooth`: how many times of day the mean day is smoothed over.
@@ -72,6 +73,7 @@ class TrafficConfig:
     rank: int = 10
     embedding: int = 8
     time_scale: float = 4.0
+    flow_steps: int = 1
     queries: int = 4
     mean_day: bool = True
     smooth: int = 7
