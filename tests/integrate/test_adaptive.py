@@ -111,3 +111,17 @@ def test_jacobians_share_one_solve():
     _, pull = jax.vjp(end, z0)
     for row, unit in zip(jacobian, jnp.eye(3), strict=True):
         np.testing.assert_allclose(row, pull(unit)[0], atol=1e-12)
+
+
+def test_the_last_output_is_in_the_last_step_whatever_rounding_does():
+    """In single precision the start of a step plus its length may fall short of where it ended."""
+
+    def end(z0, last):
+        times = jnp.stack([jnp.zeros_like(last), last / 2, last])
+        sol = gde.solve(lambda t, z, g: -0.01 * z, z0, times, solver="dopri5", first_step=0.3, throw=False)
+        return sol.states[-1, 0]
+
+    with jax.enable_x64(False):
+        lasts = jnp.linspace(0.7, 3.0, 400, dtype=jnp.float32)
+        slopes = jax.jit(jax.vmap(jax.grad(end), in_axes=(None, 0)))(jnp.ones(1, jnp.float32), lasts)
+    np.testing.assert_allclose(slopes[:, 0], np.exp(-0.01 * np.asarray(lasts)), rtol=1e-3)

@@ -114,8 +114,8 @@ def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
 
     def advance(carry):
         lanes, record = carry
-        after, taken = map_lanes(_attempt, problem, axes)(lanes)
-        return after, note_step(record, lanes.t, taken, lanes.y, lanes=axes is not None)
+        after = map_lanes(_attempt, problem, axes)(lanes)
+        return after, note_step(record, lanes.t, after.t, lanes.y, lanes=axes is not None)
 
     def until_full(carry):
         lanes, record = jax.lax.while_loop(lambda c: go_on(c) & ~c[1].full, advance, carry)
@@ -171,8 +171,8 @@ def _stages(problem: _Problem, y: PyTree, t: Array, step: Array, slope: PyTree |
     return ks, combine(y, step, pair.weights, ks)
 
 
-def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Float[Array, ""]]:
-    """Try a step: the lane after it, and the step taken, 0 where it was rejected or there was none to take."""
+def _attempt(problem: _Problem, lane: _Lane) -> _Lane:
+    """Try a step: the lane after it, which stays where it was if the step is rejected or there is none to take."""
     steps, pair = problem.steps, problem.pair
     end = problem.times[-1]
     left = jnp.abs(end - lane.t)
@@ -206,7 +206,7 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Float[Array, ""]]:
             outputs,
             _dense(problem, lane.y, lane.t, step, ks),
         )
-    after = _Lane(
+    return _Lane(
         t=jnp.where(keep, t1, lane.t),
         y=_where(keep, y1, lane.y),
         slope=_where(keep, ks[-1], lane.slope) if pair.fsal else lane.slope,
@@ -217,7 +217,6 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Float[Array, ""]]:
         accepted=lane.accepted + keep.astype(jnp.int32),
         rejected=lane.rejected + (~keep & ~lane.done).astype(jnp.int32),
     )
-    return after, jnp.where(keep, t1 - lane.t, 0)
 
 
 def _inside(problem: _Problem, t: Array, t1: Array) -> Bool[Array, " times"]:
@@ -266,8 +265,8 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
     record = inputs[1]
     if axes is not None and record.starts.ndim == 1:
         # Many gradients of one solve: each gets the record.
-        starts, taken, states = map_lanes(lambda inputs: inputs[1][-3:], inputs, axes)()
-        record = record._replace(starts=starts, steps=taken, states=states)
+        starts, ends, states = map_lanes(lambda inputs: inputs[1][-3:], inputs, axes)()
+        record = record._replace(starts=starts, ends=ends, states=states)
 
     def begin(inputs):
         problem, _, grads = inputs
@@ -275,11 +274,12 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
         adjoint = jax.tree.map(lambda g: g[-1] if problem.times.shape[0] == 2 else jnp.zeros_like(g[-1]), grads)
         return adjoint, jax.tree.map(jnp.zeros_like, theta)
 
-    def forth(inputs, y, t, step):
-        return _stages(inputs[0], y, t, step, None)[1]
+    def forth(inputs, y, t, end):
+        return _stages(inputs[0], y, t, end - t, None)[1]
 
-    def back(inputs, carry, y, t, step):
+    def back(inputs, carry, y, t, end):
         problem, _, grads = inputs
+        step = end - t
         adjoint, grad_theta = carry
         theta, rest = eqx.partition(problem.args, wanted)
         dense = problem.times.shape[0] > 2
@@ -292,7 +292,7 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
         _, pull = jax.vjp(run, y, theta)
         by_outputs = None
         if dense:
-            here = _inside(problem, t, t + step)
+            here = _inside(problem, t, end)
             by_outputs = jax.tree.map(lambda g: jnp.where(expand(here, g), g, 0), grads)
         by_y, by_theta = pull((adjoint, by_outputs))
         return by_y, jax.tree.map(jnp.add, grad_theta, by_theta)

@@ -10,17 +10,18 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 
 class Record(NamedTuple):
-    """Start and length of every step tried, 0 for one not taken, and the state before every `stride`-th.
+    """Start and end of every step tried, the same for one not taken, and the state before every `stride`-th.
 
-    When its slots are full the record forgets every second state. With lanes, their axis is the first of `starts`,
-    `steps` and `states`; the counts are common to all.
+    The ends are kept and not the lengths: start plus length, rounded, may fall short of the end, and an output that lies
+    there would be in no step. When its slots are full the record forgets every second state. With lanes, their axis is
+    the first of `starts`, `ends` and `states`; the counts are common to all.
     """
 
     tried: Int[Array, ""]
     stride: Int[Array, ""]
     full: Bool[Array, ""]
     starts: Float[Array, "*lanes limit"]
-    steps: Float[Array, "*lanes limit"]
+    ends: Float[Array, "*lanes limit"]
     states: PyTree
 
     def lane_axes(self) -> "Record":
@@ -44,7 +45,7 @@ def new_record(t: Array, y: PyTree, limit: int, *, lanes: bool) -> Record:
     return Record(jnp.asarray(0), jnp.asarray(1), jnp.asarray(False), log, log, states)
 
 
-def note_step(record: Record, t: Array, step: Array, y: PyTree, *, lanes: bool) -> Record:
+def note_step(record: Record, t: Array, end: Array, y: PyTree, *, lanes: bool) -> Record:
     n, stride, axis = record.tried, record.stride, int(lanes)
     slot = n // stride
 
@@ -59,7 +60,7 @@ def note_step(record: Record, t: Array, step: Array, y: PyTree, *, lanes: bool) 
         stride,
         n + 1 >= slots * stride,
         jax.lax.dynamic_update_index_in_dim(record.starts, t, n, axis),
-        jax.lax.dynamic_update_index_in_dim(record.steps, step, n, axis),
+        jax.lax.dynamic_update_index_in_dim(record.ends, end, n, axis),
         states,
     )
 
@@ -88,7 +89,7 @@ class _Walk(NamedTuple):
 
 
 def walk_back(record: Record, carry: PyTree, forth: Callable, back: Callable, *, lanes: bool) -> PyTree:
-    """Fold back(carry, y, t, step) over the steps, the last one first; forth(y, t, step) recomputes states between."""
+    """Fold back(carry, y, t, end) over the steps, the last one first; forth(y, t, end) recomputes states between."""
     axis = int(lanes)
     slots = jax.tree.leaves(record.states)[0].shape[axis]
     # Steps between two states of a segment: more than one only where a stride has more steps than slots.
@@ -104,12 +105,12 @@ def walk_back(record: Record, carry: PyTree, forth: Callable, back: Callable, *,
         return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
     def advance(walk: _Walk) -> _Walk:
-        t, step = pick((record.starts, record.steps), walk.at)
+        t, end = pick((record.starts, record.ends), walk.at)
         arrived = walk.at == walk.target
         y, carry = jax.lax.cond(
             arrived,
-            lambda y, carry: (y, back(carry, y, t, step)),
-            lambda y, carry: (forth(y, t, step), carry),
+            lambda y, carry: (y, back(carry, y, t, end)),
+            lambda y, carry: (forth(y, t, end), carry),
             walk.y,
             walk.carry,
         )
