@@ -246,8 +246,12 @@ def test_failures_have_a_status():
     assert sol.status == gde.Status.NOT_FINITE and sol.reached < TIMES[-1]
     with pytest.raises(SolveError, match="NaN or infinite"):
         gde.solve_hybrid(grow, add, z0, stream, [3.0], num_steps=40)
-    sol = gde.solve_hybrid(grow, add, z0, stream, solver="tsit5", num_steps=None, max_steps=20, throw=False)
-    assert sol.status != gde.Status.SUCCESS
+    # The cause is that of the first interval that fails, and no state after it passes for one.
+    short = gde.solve_hybrid(
+        grow, add, z0 / 30, stream, [3.0], solver="tsit5", num_steps=None, max_steps=2, throw=False
+    )
+    assert short.status == gde.Status.MAX_STEPS and short.reached < TIMES[-1]
+    assert jnp.isnan(short.states).all() and jnp.isnan(short.before[-1]).all()
     early = eqx.filter_jit(lambda t: gde.solve_hybrid(None, add, z0, stream, t, throw=False))(jnp.zeros(1))
     assert early.status == gde.Status.BAD_TIMES and jnp.isnan(early.states).all()
 
@@ -265,6 +269,7 @@ def test_failures_have_a_status():
         ("times: expected shape \\(times,\\)", {"times": np.ones((2, 3))}),
         ("z0: expected shape \\(6, features\\)", {"z0": jnp.zeros((5, 3))}),
         ("event: it is looked for between fixed steps", {"event": bounce(1.0), "num_steps": None, "solver": "tsit5"}),
+        ("event: .* Kvaerno5 is none", {"event": bounce(1.0), "num_steps": 4, "solver": "kvaerno5"}),
     ],
 )
 def test_refuses(message, options):

@@ -19,6 +19,7 @@ from ._hybrid_event import Event
 from ._hybrid_flow import Dynamics
 from ._hybrid_run import run_hybrid
 from ._ode import _lift_closure
+from ._solvers import explicit_stages
 
 
 def solve_hybrid(
@@ -75,6 +76,12 @@ def solve_hybrid(
     if event is not None and (config.num_steps is None or config.adjoint == "backsolve"):
         raise InputError(
             "event: it is looked for between fixed steps. Give num_steps=…, and take adjoint 'direct' or 'checkpoint'."
+        )
+    assert isinstance(config.solver, diffrax.AbstractSolver)  # by HybridConfig.checked
+    if event is not None and explicit_stages(config.solver) is None:
+        raise InputError(
+            f"event: it is looked for between the steps of an explicit method, and {type(config.solver).__name__} is "
+            "none. Take a solver such as 'heun' or 'rk4'."
         )
     queries = _per_stream(times, "times", batch, 1).astype(z0.dtype)
     start = None if t0 is None else _per_stream(t0, "t0", batch, 0).astype(z0.dtype)

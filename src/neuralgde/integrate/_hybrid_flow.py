@@ -60,7 +60,9 @@ def flow_over(
     if config.num_steps is None or config.adjoint == "backsolve" or stages is None:
         outcome = _engine(z, span, solver, config)
         stats = outcome.stats
-        return Flown(outcome.states[-1], outcome.status, stats["num_steps"], stats["num_evaluations"], zero)
+        # Where a solve failed its last state is one from on the way: nothing may be made of it.
+        z = jnp.where(outcome.status == Status.SUCCESS, outcome.states[-1], jnp.nan)
+        return Flown(z, outcome.status, stats["num_steps"], stats["num_evaluations"], zero)
     z, num_events = _fixed(z, span, stages, config.num_steps, event, remat=config.adjoint == "checkpoint")
     count = jnp.asarray(config.num_steps, jnp.int32)
     return Flown(z, success, count, count * len(stages.rows), num_events)

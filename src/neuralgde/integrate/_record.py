@@ -12,9 +12,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 class Record(NamedTuple):
     """Start and end of every step tried, the same for one not taken, and the state before every `stride`-th.
 
-    The ends are kept and not the lengths: start plus length, rounded, may fall short of the end, and an output that lies
-    there would be in no step. When its slots are full the record forgets every second state. With lanes, their axis is
-    the first of `starts`, `ends` and `states`; the counts are common to all.
+    The ends are kept and not the lengths: start plus length, rounded, may fall short of the end, and an output there
+    would be in no step. When its slots are full the record forgets every second state. With lanes, their axis is the
+    first of `starts`, `ends` and `states`; the counts are common to all.
     """
 
     tried: Int[Array, ""]
