@@ -8,7 +8,8 @@ import pytest
 from neuralgde import Forecaster, cli, metrics
 from neuralgde.data import keep_snapshots, load_pemsd7m
 
-pytestmark = [pytest.mark.data, pytest.mark.slow]
+# A fit of the network takes ten minutes on two cores.
+pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.timeout(2400)]
 KEEP, TRAIN_DAYS, REPEATS = 0.3, 29, 10
 
 

@@ -230,6 +230,7 @@ MIXING = {
     "over features": lambda t, z, g: jnp.mean(z, axis=1, keepdims=True) + 0 * z,
     "reversed": lambda t, z, g: z[::-1],
     "cumulative": lambda t, z, g: jnp.cumsum(z, axis=0),
+    "not where it starts": lambda t, z, g: z * jax.nn.relu(jnp.abs(z[::-1] - 1) - 1),
 }
 SEPARATE = {
     "by time": lambda t, z, g: jnp.sin(t) * jax.nn.softplus(z) + jnp.where(z > 0, z, 0),

@@ -29,6 +29,8 @@ def test_field_is_the_formula():
     assert system.adjacency(jnp.asarray(z)).sum() >= 8
     np.testing.assert_allclose(system(0.0, jnp.asarray(z)), formula(z, 1.3, 0.4, 1.1), rtol=1e-12)
     free = np.concatenate([z[:, 2:], -z[:, :2]], axis=1)
+    no_drag = ParticleSystem(alpha=1.3, beta=0.0, radius=1.1)
+    np.testing.assert_allclose(no_drag(0.0, jnp.asarray(z)), formula(z, 1.3, 0.0, 1.1), rtol=1e-12)
     paper = ParticleSystem(alpha=1.3, beta=0.4, radius=1.1, sign="paper")
     np.testing.assert_allclose(paper(0.0, jnp.asarray(z)), 2 * free - formula(z, 1.3, 0.4, 1.1), rtol=1e-12)
 

@@ -31,8 +31,6 @@ _PAPER_MAPE = {
 }
 # The models that the paper searched settings for, and the fields of the config that hold theirs.
 _DENSE = {"Static": "static", "Neural ODE": "neural_ode"}
-# The system takes positive coefficients only.
-_NO_DRAG = 1e-6
 ADJACENCIES = ("predicted", "nominal")
 
 
@@ -137,7 +135,7 @@ def run(
     rows += more
     tasks = [single, many]
     if config.control_models:
-        system = dataclasses.replace(config.system, beta=_NO_DRAG)
+        system = dataclasses.replace(config.system, beta=0.0)
         tasks.append(many_task(config, seeds, system, ", no drag"))
         more, _ = _compare(config, tasks[-1], config.control_models, folder, progress, lambda p: None)
         rows += more

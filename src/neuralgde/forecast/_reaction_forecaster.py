@@ -16,7 +16,7 @@ from ..conformal import Conformal, fit_conformal
 from ..graph import Graph
 from ..metrics import coverage, crps_samples
 from ..model import reaction_gde
-from ..simulate import ReactionNetwork, read_sbml, simulate_reactions
+from ..simulate import ReactionNetwork, read_sbml, sbml_text, simulate_reactions
 from ..train import save_checkpoint, take_seed
 from ._model_file import REACTIONS, read_model
 from ._reaction_training import (
@@ -121,7 +121,7 @@ class ReactionForecaster:
         fitted = ReactionForecaster(
             network, take_seed(result.best, 0), tuple(low.tolist()), tuple(span.tolist()), spacing, training, {}, {}
         )
-        return fitted._calibrated(scaled[1], scaled[2])
+        return fitted._calibrated(scaled[2])
 
     def forecast(
         self, history: Any, times: Any, *, start: float = 0.0, samples: int = 200, seed: int = 0
@@ -165,12 +165,14 @@ class ReactionForecaster:
         truth = None
         if true_network:
             ahead = self._ahead(times, start)
+            now = zip(self.network.species, np.round(past[-1]).tolist(), strict=True)
+            counts = {name: count for name, count in now if name not in dict(self.network.rules)}
             made = simulate_reactions(
-                self.network.without(*names), [0.0, *ahead], runs=samples, method="tau", key=jax.random.key(seed),
-                initial=np.tile(np.round(past[-1]), (samples, 1)),
+                self.network.without(*names).with_initial(**counts), [0.0, *ahead], runs=samples, method="tau",
+                key=jax.random.key(seed),
             )  # fmt: skip
-            counts = np.asarray(made.states)[:, 1:]
-            truth = ReactionForecast(np.asarray(times, float), counts, self.network.species, start, {})
+            states = np.asarray(made.states)[:, 1:]
+            truth = ReactionForecast(np.asarray(times, float), states, self.network.species, start, {})
         plain = dataclasses.replace(learned, corrections={})
         return KnockOut(names, plain, self.forecast(history, times, start=start, samples=samples, seed=seed), truth)
 
@@ -186,7 +188,7 @@ class ReactionForecaster:
             },
         }  # fmt: skip
         if sbml is not None:
-            meta["sbml"] = Path(sbml).read_text(encoding="utf-8")
+            meta["sbml"] = sbml_text(sbml)
         save_checkpoint(path, {"model": self.model}, meta, keep_previous=False)
 
     @staticmethod
@@ -210,15 +212,14 @@ class ReactionForecaster:
             ReactionTraining(**meta["training"]), corrections, meta["scores"],
         )  # fmt: skip
 
-    def _calibrated(self, validation: ScaledRuns, calibration: ScaledRuns) -> "ReactionForecaster":
-        """With intervals corrected on runs of their own, and scores."""
-        found, truth, gap = self._halves(validation)
-        last = validation.z[:, (validation.z.shape[1] - 1) // 2, None]
+    def _calibrated(self, calibration: ScaledRuns) -> "ReactionForecaster":
+        """With intervals corrected on runs that chose nothing else, and the scores of forecasts of them."""
+        found, truth, gap = self._halves(calibration)
+        last = calibration.z[:, (calibration.z.shape[1] - 1) // 2, None]
         scores = {
             "crps": float(crps_samples(found, truth, fair=True)),
             "crps_persistence": float(np.abs(truth - last).mean()),
         }
-        found, truth, gap = self._halves(calibration)
         corrections: dict[int, tuple[Conformal, ...]] = {}
         span = np.array(self.span)
         for level in LEVELS:

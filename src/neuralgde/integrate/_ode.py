@@ -55,8 +55,8 @@ def solve(
       are shared, and small enough for the sample that needs the smallest.
     - `times`: in either direction; repeated times are fine.
     - `solver`: a name or a Diffrax solver. Without `dt0` the steps adapt to `rtol` and `atol`, starting from
-      `first_step`, by default a twentieth of the whole. With `dt0` they are fixed: each interval between times is cut
-      into the fewest equal steps no longer than `dt0`.
+      `first_step`, by default one that the field's size and change suggest. With `dt0` they are fixed: each interval
+      between times is cut into the fewest equal steps no longer than `dt0`.
     - `adjoint`: "checkpoint" differentiates the steps taken and recomputes inside them; "direct" does so and stores
       everything; "backsolve" solves the adjoint equation backwards, with memory that does not grow with the steps.
     - `max_steps`: how many steps, rejected ones included, before an adaptive solve gives up; so many fixed steps too

@@ -149,6 +149,9 @@ class LatentGDE(eqx.Module):
         """
         found = self(stream, times, key=key, samples=samples)
         scale = self.noise().astype(found.states.dtype)
+        if mask is not None:
+            # What is missing may be NaN, which in a gradient no later mask would stop.
+            targets = jnp.where(mask, targets, 0)
         errors = (targets - found.observations) / scale
         log_density = -(errors**2) / 2 - jnp.log(scale) - np.log(2 * np.pi) / 2
         if mask is not None:

@@ -25,5 +25,6 @@ from ._reaction_files import read_reactions as read_reactions
 from ._reaction_files import write_reactions as write_reactions
 from ._repressilator import repressilator as repressilator
 from ._sbml import read_sbml as read_sbml
+from ._sbml import sbml_text as sbml_text
 from ._simulate import ReactionRun as ReactionRun
 from ._simulate import simulate_reactions as simulate_reactions

@@ -31,8 +31,10 @@ class ParticleSystem(eqx.Module):
     def __check_init__(self):
         for name in ("alpha", "beta", "radius"):
             value = getattr(self, name)
-            if not (isinstance(value, Array | np.ndarray) or value > 0):
-                raise InputError(f"{name}: expected a positive number, got {value}.")
+            # Without drag energy stays as it is; without the others there is no force.
+            least = "no number below 0" if name == "beta" else "a positive number"
+            if not (isinstance(value, Array | np.ndarray) or value > 0 or (name == "beta" and value == 0)):
+                raise InputError(f"{name}: expected {least}, got {value}.")
         if self.sign not in SIGNS:
             raise InputError(unknown_name("sign", self.sign, SIGNS))
 

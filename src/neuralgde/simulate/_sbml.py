@@ -15,6 +15,13 @@ from ._reaction import Event, Reaction
 from ._reversible import split_rate
 
 
+def sbml_text(path: str | Path) -> str:
+    """An SBML file as text, whatever its encoding."""
+    import libsbml
+
+    return libsbml.writeSBMLToString(libsbml.readSBMLFromFile(str(path)))
+
+
 def read_sbml(path: str | Path) -> ReactionNetwork:
     """The reaction network of an SBML file of any level.
 
