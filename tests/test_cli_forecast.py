@@ -201,6 +201,19 @@ def test_files_that_are_no_models(tmp_path, monkeypatch, capsys):
     assert "Did you mean 'model'" in capsys.readouterr().err
 
 
+def test_a_report_that_cannot_be_written(fitted, tmp_path, monkeypatch, capsys):
+    (tmp_path / "taken").write_text("")
+    again = ("fit", tmp_path / "series.csv", "-m", "ridge", "-o", tmp_path / "new.gde", "-q", "--report")
+    assert run(monkeypatch, *again, tmp_path / "taken") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("gde: error: --report:") and "is a file" in said and not (tmp_path / "new.gde").exists()
+    (tmp_path / "page" / "report.html").unlink()
+    (tmp_path / "page" / "report.html").mkdir()
+    assert run(monkeypatch, *again, tmp_path / "page") == 2
+    said = capsys.readouterr().err
+    assert said.startswith("gde: error: --report: the page cannot be written") and said.count("\n") == 1
+
+
 @pytest.mark.parametrize("text, seconds", [("5min", 300), ("2h", 7200), ("1.5 d", 129600), ("7", 7), ("30s", 30)])
 def test_lengths_of_time(text, seconds):
     assert length(text, "x") == seconds

@@ -59,6 +59,8 @@ def fit(
     """
     options = read_options(options)
     _check_out(out)
+    if report is not None:
+        check_folder(report, "--report")
     if sbml is not None:
         from neuralgde._cli_reactions import fit_reactions
 
@@ -77,7 +79,7 @@ def fit(
     if report is not None:
         from neuralgde.forecast import fit_page
 
-        _write_page(report, fit_page(f"{out.name}: {forecaster.config.model}", forecaster.fitted))
+        _write_page(report, fit_page(f"{out.name}: {forecaster.config.model}", forecaster.fitted), "--report")
     summary = {"file": str(out), **forecaster.summary}
     if as_json:
         typer.echo(json.dumps(summary))
@@ -240,12 +242,15 @@ def _say(quiet: bool) -> "Callable[[str], None]":
     return (lambda _: None) if quiet else (lambda text: typer.echo(text, err=True))
 
 
-def _write_page(folder: Path, page: Any) -> None:
+def _write_page(folder: Path, page: Any, option: str = "--out") -> None:
     from neuralgde.report import write_page, write_page_data
 
-    make_folder(folder)
-    write_page_data(folder, page)
-    write_page(folder / "report.html", page)
+    make_folder(folder, option)
+    try:
+        write_page_data(folder, page)
+        write_page(folder / "report.html", page)
+    except OSError as error:
+        raise InputError(f"{option}: the page cannot be written to {folder}: {error.strerror}.") from error
 
 
 def _print_fit(out: Path, summary: dict[str, Any]) -> None:

@@ -95,18 +95,18 @@ def length(text: str, name: str) -> float:
     return float(match[1]) * _UNITS[match[2]]
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, option: str = "--out") -> None:
     """Refuse a folder that could not be made, before the work; it is made when something is written to it."""
     there = next((p for p in (folder, *folder.parents) if p.exists()), Path())
     if not there.is_dir():
-        raise InputError(f"--out: {folder} cannot be made a folder: {there} is a file. Choose another.")
+        raise InputError(f"{option}: {folder} cannot be made a folder: {there} is a file. Choose another.")
     if not os.access(there, os.W_OK):
-        raise InputError(f"--out: {folder} cannot be written to: permission denied for {there}. Choose another.")
+        raise InputError(f"{option}: {folder} cannot be written to: permission denied for {there}. Choose another.")
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, option: str = "--out") -> None:
     """Make a folder to write to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out: {folder} cannot be made a folder: {error.strerror}. Choose another.") from error
+        raise InputError(f"{option}: {folder} cannot be made a folder: {error.strerror}. Choose another.") from error
