@@ -65,6 +65,15 @@ def test_unknown_experiment_names_the_nearest():
     assert "multi-agent" in run.stderr and "Traceback" not in run.stderr
 
 
+def test_a_file_where_the_demonstration_should_go_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setattr("sys.argv", ["gde", "demo", "-o", str(tmp_path / "taken")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    out, said = capsys.readouterr()
+    assert stop.value.code == 2 and not out and said.startswith("gde: error: --out:") and said.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "experiment, keep, message", [("cora", "0.3", "drops no snapshots"), ("traffic", "30", "such as 1,0.3, got '30'")]
 )

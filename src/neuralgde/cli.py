@@ -54,6 +54,8 @@ def demo(
 
     Example: gde demo -o runs/demo
     """
+    # Made before the work: a folder that cannot be written should not cost a run.
+    make_folder(out)
     # Commands import what they need when they run: JAX would make even `gde --help` slow.
     typer.echo("neuralgde: from a table of readings and a table of edges to forecasts (loading JAX)")
     from neuralgde.experiments.demo import run
@@ -97,7 +99,6 @@ def reproduce(
         raise InputError(unknown_name("experiment", experiment, _EXPERIMENTS))
     options = {} if keep is None else {"keeps": _shares(keep, experiment)}
     folder = out or Path("runs") / experiment
-    # Made before the work: a folder that cannot be written should not cost a run.
     make_folder(folder)
     module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")
     module.run(folder, seeds=seeds or _SEEDS[experiment][quick], quick=quick, console=_console(), **options)

@@ -25,6 +25,7 @@ def run(folder: str | Path, *, seed: int = 0, console: Console | None = None, **
     """
     console = console or Console()
     folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
 
     def say(text: str) -> None:
@@ -50,7 +51,6 @@ def run(folder: str | Path, *, seed: int = 0, console: Console | None = None, **
     at = made.times[kept & last_day]
     forecasts = forecaster.forecasts(at, _series(made, kept & last_day))
     clock = forecaster.fitted.readings.clock
-    folder.mkdir(parents=True, exist_ok=True)
     write_table(folder / "forecast.csv", forecast_columns(forecasts, (50, 90)), clock)
     page = backtest_page("Demonstration: a simulated freeway", test, quantity="speed (mph)", made=forecasts)
     write_page_data(folder, page)
