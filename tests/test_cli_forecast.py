@@ -214,6 +214,24 @@ def test_a_report_that_cannot_be_written(fitted, tmp_path, monkeypatch, capsys):
     assert said.startswith("gde: error: --report: the page cannot be written") and said.count("\n") == 1
 
 
+def test_units_are_for_dates(tmp_path, monkeypatch, capsys):
+    rows = "".join(f"{name},{t},{(t * 7 + k) % 13}\n" for k, name in enumerate("ab") for t in range(60))
+    series, out = tmp_path / "series.csv", tmp_path / "model.gde"
+    series.write_text("unique_id,ds,y\n" + rows)
+    fit = ("fit", series, "-m", "persistence", "-o", out, "-q")
+    assert run(monkeypatch, *fit, "--horizon", "12", "--time-limit", "1h") == 0
+    for option, args in {
+        "--horizon": (*fit, "--horizon", "5min"),
+        "--period": (*fit, "--period", "24 h"),
+        "--ahead": ("backtest", series, "-o", tmp_path / "b", "-m", "persistence", "--ahead", "1", "--ahead", "2h"),
+        "--every": ("forecast", out, "--every", "1s", "--until", "3"),
+        "--until": ("forecast", out, "--every", "1", "--until", "3s"),
+    }.items():
+        assert run(monkeypatch, *args) == 2
+        assert capsys.readouterr().err.startswith(f"gde: error: {option}: expected a plain number")
+    assert run(monkeypatch, "forecast", out, "--every", "1", "--until", "3", "-q") == 0
+
+
 @pytest.mark.parametrize("text, seconds", [("5min", 300), ("2h", 7200), ("1.5 d", 129600), ("7", 7), ("30s", 30)])
 def test_lengths_of_time(text, seconds):
     assert length(text, "x") == seconds

@@ -16,10 +16,12 @@ from neuralgde._cli_options import (
     Series,
     check_folder,
     fits_a_model,
+    has_unit,
     length,
     make_folder,
     read_options,
     refuse,
+    refuse_units,
 )
 from neuralgde._errors import InputError
 
@@ -57,7 +59,7 @@ def fit(
 
     Example: gde fit --sbml model.xml runs.csv -o model.gde
     """
-    options = read_options(options)
+    options, units = read_options(options)
     _check_out(out)
     if report is not None:
         check_folder(report, "--report")
@@ -68,9 +70,10 @@ def fit(
         return fit_reactions(sbml, series, out, given, as_json=as_json, quiet=quiet)
     checkpoint = out.with_name(out.name + ".ckpt")
     forecaster = _forecaster(options)
+    table = _read(series, forecaster, units)
     with _interruptible(checkpoint):
         forecaster.fit(
-            series, edges, coordinates=coordinates, checkpoint=checkpoint, say=_say(quiet or as_json),
+            table, edges, coordinates=coordinates, checkpoint=checkpoint, say=_say(quiet or as_json),
             progress=not (quiet or as_json),
         )  # fmt: skip
     forecaster.save(out)
@@ -172,7 +175,9 @@ def backtest(
     from neuralgde.data import write_table
     from neuralgde.forecast import Forecaster, backtest_page
 
-    options = read_options(options)
+    options, units = read_options(options)
+    if ahead := [h for h in at or () if has_unit(h)]:
+        units["--ahead"] = ahead[0]
     if saved is not None:
         refuse({"edges": edges, "coordinates": coordinates, **options}, "--with, whose model has its own")
     check_folder(out)
@@ -183,7 +188,8 @@ def backtest(
             "edges": edges, "coordinates": coordinates, "test": test, "say": _say(quiet or as_json),
             "progress": not (quiet or as_json),
         }  # fmt: skip
-    found = forecaster.backtest(series, horizons=[length(h, "--ahead") for h in at] if at else None, **fitting)
+    horizons = [length(h, "--ahead") for h in at] if at else None
+    found = forecaster.backtest(_read(series, forecaster, units), horizons=horizons, **fitting)
     write_table(out / "backtest.csv", found.table(), found.fitted.readings.clock, stamps="")
     _write_page(out, backtest_page(f"Backtest of {found.fitted.config.model} on {Path(series).name}", found))
     if as_json:
@@ -196,6 +202,16 @@ def _forecaster(options: dict[str, Any]) -> "Forecaster":
     from neuralgde.forecast import Forecaster
 
     return Forecaster(**options)
+
+
+def _read(series: str, forecaster: "Forecaster", units: dict[str, str]) -> Any:
+    """The table of readings, refused where lengths were given with units and its stamps are numbers."""
+    from neuralgde.data import Columns, has_dates, read_table
+
+    table, config = read_table(series, "series"), forecaster.config
+    if units and not has_dates(table, Columns(config.id, config.time, config.values, config.known, config.static)):
+        refuse_units(units)
+    return table
 
 
 def _times(forecaster: "Forecaster", at: Any, every: str | None, until: str | None, history: Any) -> Any:
@@ -211,11 +227,16 @@ def _times(forecaster: "Forecaster", at: Any, every: str | None, until: str | No
             raise InputError(f"--at: expected numbers, as the stamps of the model's table, got {at}.") from None
     if until is None or every is None:
         raise InputError("--until: expected the last time, such as 2h or a date, with --every.")
+    units = {"--every": every}
+    step = length(every, "--every")
     try:
         end: float | str = length(until, "--until")
+        units["--until"] = until
     except InputError:
         end = until
-    return forecaster.times(length(every, "--every"), end, history)
+    if not forecaster.fitted.readings.clock.dates:
+        refuse_units({name: text for name, text in units.items() if has_unit(text)})
+    return forecaster.times(step, end, history)
 
 
 def _check_out(out: Path) -> None:

@@ -60,8 +60,11 @@ def fits_a_model(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def read_options(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, over those of the TOML file `config`; lengths of time as numbers."""
+def read_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The options that were given, over those of the TOML file `config`; lengths of time as numbers.
+
+    Second, those lengths between stamps that came with a unit, as text: they have a meaning for dates alone.
+    """
     config = options.get("config")
     out: dict[str, Any] = {}
     if config is not None:
@@ -74,10 +77,14 @@ def read_options(options: dict[str, Any]) -> dict[str, Any]:
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"--config: {config}: not TOML: {error}.") from error
     out |= {name: value for name, value in options.items() if name != "config" and value is not None and value != []}
+    units: dict[str, str] = {}
     for name in ("period", "horizon", "time_limit"):
-        if isinstance(out.get(name), str):
-            out[name] = length(out[name], f"--{name.replace('_', '-')}")
-    return out
+        if isinstance(text := out.get(name), str):
+            option = f"--{name.replace('_', '-')}"
+            out[name] = length(text, option)
+            if name != "time_limit" and has_unit(text):
+                units[option] = text
+    return out, units
 
 
 def refuse(options: dict[str, Any], other: str) -> None:
@@ -93,6 +100,17 @@ def length(text: str, name: str) -> float:
     if match is None or match[2] not in _UNITS or float(match[1]) <= 0:
         raise InputError(f"{name}: expected a length of time such as 5min, 2h, 1d, or a positive number, got {text!r}.")
     return float(match[1]) * _UNITS[match[2]]
+
+
+def has_unit(text: str) -> bool:
+    """Whether a length of time has a unit behind its number."""
+    return text.strip()[-1:].isalpha()
+
+
+def refuse_units(units: dict[str, str]) -> None:
+    """Refuse lengths with a unit, by option: where stamps are numbers, no one knows how long one of them takes."""
+    for name, text in units.items():
+        raise InputError(f"{name}: expected a plain number, because the stamps are numbers and no dates, got {text!r}.")
 
 
 def check_folder(folder: Path, option: str = "--out") -> None:

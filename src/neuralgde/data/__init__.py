@@ -21,6 +21,7 @@ from ._readings import Columns as Columns
 from ._readings import Readings as Readings
 from ._readings import join as join
 from ._sensors import SensorSeries as SensorSeries
+from ._series_table import has_dates as has_dates
 from ._series_table import read_series as read_series
 from ._undersample import keep_sensors as keep_sensors
 from ._undersample import keep_snapshots as keep_snapshots

@@ -46,6 +46,13 @@ def read_series(
     return dataclasses.replace(read(table, columns, stamps, period, clock), end=table.at(len(table) - 1, columns.time))
 
 
+def has_dates(source: Any, columns: Columns = _ANY) -> bool:
+    """Whether the stamps of a table are dates, as its first ones look."""
+    table = read_table(source, "series")
+    time = recognise(table, columns).time
+    return time is not None and not table.is_numeric(time)
+
+
 def recognise(table: Table, columns: Columns) -> Columns:
     """The columns of a table, with those found that were not named."""
     named = [name for name in (columns.id, columns.time, *columns.values, *columns.known, *columns.static) if name]
