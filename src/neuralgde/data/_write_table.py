@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InputError
+from .._files import replace_file
 from ._clock import Clock, format_stamps
 
 TABLE_SUFFIXES = (".csv", ".parquet", ".pq")
@@ -69,11 +69,8 @@ def write_table(path: str | Path, columns: Mapping[str, Any], clock: Clock, stam
 
 
 def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        os.replace(part, path)
+        replace_file(path, lambda file: file.write(content))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 

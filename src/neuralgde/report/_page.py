@@ -12,7 +12,7 @@ from string import Template
 import numpy as np
 
 from .._errors import InputError
-from ._files import replace_file
+from .._files import replace_file
 from ._page_data import Page
 from ._page_json import node_errors, page_json
 from ._page_tables import facts, horizon_table, node_table, result_tables, score_table

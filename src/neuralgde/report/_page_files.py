@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InputError
-from ._files import replace_file
+from .._files import replace_file
 from ._page_data import Page
 
 _WORDS, _ARRAYS = "page.json", "page.npz"

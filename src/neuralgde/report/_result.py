@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InputError, unknown_name
-from ._files import replace_file
+from .._files import replace_file
 
 METRICS = (
     "mape", "mape_paper", "median_relative_error", "nrmse", "rmse", "rmse_sensor", "mae", "accuracy", "crps",

@@ -1,10 +1,12 @@
 """Trajectories of particles as files."""
 
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from .._errors import InputError
+from .._files import replace_file
 from ._particles import ParticleRun
 
 COLUMNS = ("run", "time", "particle", "x", "y", "vx", "vy")
@@ -26,19 +28,18 @@ def write_particles(run: ParticleRun, path: str | Path) -> None:
     path = Path(path)
     times, states = np.asarray(run.times), np.asarray(run.states)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".npz":
-            np.savez_compressed(path, times=times, states=states)
+            replace_file(path, lambda file: np.savez_compressed(file, times=times, states=states))
         else:
-            _write_csv(path, times, states)
+            replace_file(path, lambda file: _write_csv(file, times, states))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
-def _write_csv(path: Path, times: np.ndarray, states: np.ndarray) -> None:
+def _write_csv(file: IO[bytes], times: np.ndarray, states: np.ndarray) -> None:
     runs, _, particles, _ = states.shape
     run, time, particle = np.meshgrid(np.arange(runs), times, np.arange(particles), indexing="ij")
     table = np.column_stack([run.ravel(), time.ravel(), particle.ravel(), states.reshape(-1, 4)])
     # Nine digits give a float32 back as it was; times are shown as they were meant.
     formats = ("%d", "%.6g", "%d", *4 * ("%.9g",))
-    np.savetxt(path, table, fmt=formats, delimiter=",", header=",".join(COLUMNS), comments="")
+    np.savetxt(file, table, fmt=formats, delimiter=",", header=",".join(COLUMNS), comments="")

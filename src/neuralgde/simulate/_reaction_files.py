@@ -2,10 +2,12 @@
 
 import csv
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from .._errors import InputError
+from .._files import replace_file
 from ._simulate import ReactionRun
 
 _SUFFIXES = (".csv", ".npz")
@@ -26,23 +28,22 @@ def write_reactions(run: ReactionRun, path: str | Path) -> None:
     path = Path(path)
     times, states = np.asarray(run.times), np.asarray(run.states)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".npz":
-            np.savez_compressed(path, times=times, states=states, species=np.array(run.network.species))
+            arrays = {"times": times, "states": states, "species": np.array(run.network.species)}
+            replace_file(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
         else:
-            _write_csv(path, run.network.species, times, states)
+            replace_file(path, lambda file: _write_csv(file, run.network.species, times, states))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}.") from error
 
 
-def _write_csv(path: Path, species: tuple[str, ...], times: np.ndarray, states: np.ndarray) -> None:
+def _write_csv(file: IO[bytes], species: tuple[str, ...], times: np.ndarray, states: np.ndarray) -> None:
     # Nine digits give a float32 back as it was; counts are whole numbers, and shown as such.
     stamps = [f"{t:.6g}" for t in times]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        file.write(",".join(["run", "time", *species]) + "\n")
-        for i, rows in enumerate(states.tolist()):
-            lines = (f"{i},{t}," + ",".join([f"{v:.9g}" for v in row]) for t, row in zip(stamps, rows, strict=True))
-            file.write("\n".join(lines) + "\n")
+    file.write((",".join(["run", "time", *species]) + "\n").encode())
+    for i, rows in enumerate(states.tolist()):
+        lines = (f"{i},{t}," + ",".join([f"{v:.9g}" for v in row]) for t, row in zip(stamps, rows, strict=True))
+        file.write(("\n".join(lines) + "\n").encode())
 
 
 def read_reactions(path: str | Path, species: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:

@@ -6,13 +6,13 @@ same, byte for byte, however often the run was interrupted.
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._errors import InputError
+from .._files import replace_file
 
 # The names that every history may have.
 FIXED = ("step", "epoch", "rate", "skipped", "loss", "validation")
@@ -30,11 +30,9 @@ class History:
 
     def __enter__(self) -> "History":
         if self._path is not None:
-            part = self._path.with_name(self._path.name + ".part")
+            lines = "".join(_line(event) for event in self._events)
             try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                part.write_text("".join(_line(event) for event in self._events))
-                os.replace(part, self._path)
+                replace_file(self._path, lambda file: file.write(lines.encode()))
                 self._file = self._path.open("a")
             except OSError as error:
                 raise InputError(f"log: cannot write {self._path}: {error}.") from error

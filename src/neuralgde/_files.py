@@ -1,7 +1,6 @@
 """Files that are written whole or not at all."""
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -10,14 +9,13 @@ from typing import IO, Any
 def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> Path:
     """Make a file, or put a new one in the place of an old one, once `write` has filled it; its folder is made too."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}", suffix=path.suffix)
+    # In the same folder, because only there a rename is atomic.
+    part = path.with_name(path.name + ".part")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with part.open("wb") as file:
             write(file)
-        # A temporary file is its owner's alone; results are for others too.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        os.replace(part, path)
     except BaseException:
-        os.unlink(temporary)
+        part.unlink(missing_ok=True)
         raise
     return path
