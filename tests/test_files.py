@@ -67,3 +67,14 @@ def test_simulations_leave_what_was_there_until_they_are_whole(kind, suffix, tmp
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     write(make(), path)
     assert path.stat().st_size > 100
+
+
+@pytest.mark.parametrize("kind", ["particles", "reactions"])
+def test_times_can_be_read_again_as_they_were(kind, tmp_path):
+    write, make = RUNS[kind]
+    write(make(), tmp_path / "run.csv")
+    rows = [line.split(",") for line in (tmp_path / "run.csv").read_text().splitlines()[1:]]
+    shown = list(dict.fromkeys(row[1] for row in rows))
+    assert shown == ["0", "0.1", "12345.678"]
+    np.testing.assert_array_equal(np.array(shown, TIMES.dtype), TIMES)
+    assert {row[0] for row in rows} == {"0", "1"} and set(rows[0][2:]) <= {"0", "1"}

@@ -1,9 +1,11 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and numbers in them that can be read again as they were."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 
 def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> Path:
@@ -19,3 +21,8 @@ def replace_file(path: Path, write: Callable[[IO[bytes]], Any]) -> Path:
         part.unlink(missing_ok=True)
         raise
     return path
+
+
+def shortest(values: np.ndarray) -> list[str]:
+    """Numbers as text, with no more digits than give them back as they were: 0.1 is 0.1 in single precision too."""
+    return [np.format_float_positional(v, trim="-") for v in values]

@@ -6,7 +6,7 @@ from typing import IO
 import numpy as np
 
 from .._errors import InputError
-from .._files import replace_file
+from .._files import replace_file, shortest
 from ._particles import ParticleRun
 
 COLUMNS = ("run", "time", "particle", "x", "y", "vx", "vy")
@@ -37,9 +37,13 @@ def write_particles(run: ParticleRun, path: str | Path) -> None:
 
 
 def _write_csv(file: IO[bytes], times: np.ndarray, states: np.ndarray) -> None:
-    runs, _, particles, _ = states.shape
-    run, time, particle = np.meshgrid(np.arange(runs), times, np.arange(particles), indexing="ij")
-    table = np.column_stack([run.ravel(), time.ravel(), particle.ravel(), states.reshape(-1, 4)])
-    # Nine digits give a float32 back as it was; times are shown as they were meant.
-    formats = ("%d", "%.6g", "%d", *4 * ("%.9g",))
-    np.savetxt(file, table, fmt=formats, delimiter=",", header=",".join(COLUMNS), comments="")
+    stamps = shortest(times)
+    file.write((",".join(COLUMNS) + "\n").encode())
+    # Nine digits give a float32 back as it was.
+    for i, run in enumerate(states.tolist()):
+        lines = (
+            f"{i},{t},{j}," + ",".join([f"{v:.9g}" for v in row])
+            for t, rows in zip(stamps, run, strict=True)
+            for j, row in enumerate(rows)
+        )
+        file.write(("\n".join(lines) + "\n").encode())

@@ -7,7 +7,7 @@ from typing import IO
 import numpy as np
 
 from .._errors import InputError
-from .._files import replace_file
+from .._files import replace_file, shortest
 from ._simulate import ReactionRun
 
 _SUFFIXES = (".csv", ".npz")
@@ -39,7 +39,7 @@ def write_reactions(run: ReactionRun, path: str | Path) -> None:
 
 def _write_csv(file: IO[bytes], species: tuple[str, ...], times: np.ndarray, states: np.ndarray) -> None:
     # Nine digits give a float32 back as it was; counts are whole numbers, and shown as such.
-    stamps = [f"{t:.6g}" for t in times]
+    stamps = shortest(times)
     file.write((",".join(["run", "time", *species]) + "\n").encode())
     for i, rows in enumerate(states.tolist()):
         lines = (f"{i},{t}," + ",".join([f"{v:.9g}" for v in row]) for t, row in zip(stamps, rows, strict=True))
