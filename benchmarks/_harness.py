@@ -232,12 +232,17 @@ def _position(name: str) -> int:
 
 
 def largest_gap(found: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> float:
-    """The largest relative difference of any array, in the 2-norm; infinite where shapes differ or numbers are bad."""
+    """The largest relative difference of any array, in the 2-norm; infinite where shapes differ or numbers are bad.
+
+    An array that is 0 but for rounding counts by the rounding of the largest.
+    """
     if [a.shape for a in found] != [b.shape for b in expected]:
         return math.inf
+    sizes = [float(np.linalg.norm(b.astype(float))) for b in expected]
+    least = max(1e-6 * max(sizes, default=0.0), 1e-30)
     gaps = [
-        np.linalg.norm(a.astype(float) - b) / max(np.linalg.norm(b.astype(float)), 1e-30)
-        for a, b in zip(found, expected, strict=True)
+        np.linalg.norm(a.astype(float) - b) / max(size, least)
+        for a, b, size in zip(found, expected, sizes, strict=True)
     ]
     worst = max(gaps, default=0.0)
     return float(worst) if np.isfinite(worst) else math.inf
