@@ -66,7 +66,7 @@ class TrafficConfig:
     repeats: int = 20
     batch_size: int = 32
     paper_epochs: int = 40
-    steps: int = 1280
+    steps: int = 640
     rate: float = 3e-3
     hidden: int = 46
     operator: tuple[str, ...] = ("self", "gcn", "learned")
