@@ -1,5 +1,6 @@
 """Stochastic runs as files, and the commands that write them."""
 
+import io
 import subprocess
 import sys
 
@@ -98,6 +99,15 @@ def test_read_what_was_written(tmp_path):
     times, counts = read_reactions(tmp_path / "runs.csv", network.species)
     np.testing.assert_array_equal(times, made.times)
     np.testing.assert_array_equal(counts, made.states)
+
+
+def test_standard_input_is_read(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("run,time,A\n0,0,1\n0,2.5,3\n"))
+    times, counts = read_reactions("-", ("A",))
+    assert times.tolist() == [0, 2.5] and counts.tolist() == [[[1], [3]]]
+    monkeypatch.setattr("sys.stdin", io.StringIO("run,time,A\n0,0,one\n"))
+    with pytest.raises(gde.InputError, match="standard input, line 2, column 'A'"):
+        read_reactions("-", ("A",))
 
 
 @pytest.mark.parametrize(

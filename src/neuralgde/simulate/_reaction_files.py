@@ -1,6 +1,7 @@
 """Stochastic runs as files."""
 
 import csv
+import sys
 from pathlib import Path
 from typing import IO
 
@@ -47,11 +48,16 @@ def _write_csv(file: IO[bytes], species: tuple[str, ...], times: np.ndarray, sta
 
 
 def read_reactions(path: str | Path, species: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Times and counts, (runs, times, species), of a CSV with the columns run, time and the species, in any order."""
-    path = Path(path)
+    """Times and counts, (runs, times, species), of a CSV with the columns run, time and the species, in any order.
+
+    The path "-" is standard input.
+    """
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file))
+        if str(path) == "-":
+            path, lines = "standard input", list(csv.reader(sys.stdin))
+        else:
+            with Path(path).open(encoding="utf-8", newline="") as file:
+                lines = list(csv.reader(file))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError:
