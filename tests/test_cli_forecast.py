@@ -214,6 +214,16 @@ def test_a_report_that_cannot_be_written(fitted, tmp_path, monkeypatch, capsys):
     assert said.startswith("gde: error: --report: the page cannot be written") and said.count("\n") == 1
 
 
+def test_regressions_leave_the_checkpoint_of_a_network(tmp_path, monkeypatch):
+    (tmp_path / "series.csv").write_text(GOOD)
+    left = tmp_path / "model.gde.ckpt"
+    left.write_text("of a fit that was interrupted")
+    assert (
+        run(monkeypatch, "fit", tmp_path / "series.csv", "-m", "persistence", "-o", tmp_path / "model.gde", "-q") == 0
+    )
+    assert left.exists()
+
+
 def test_units_are_for_dates(tmp_path, monkeypatch, capsys):
     rows = "".join(f"{name},{t},{(t * 7 + k) % 13}\n" for k, name in enumerate("ab") for t in range(60))
     series, out = tmp_path / "series.csv", tmp_path / "model.gde"

@@ -77,8 +77,10 @@ def fit(
             progress=not (quiet or as_json),
         )  # fmt: skip
     forecaster.save(out)
-    for left in (checkpoint, checkpoint.with_name(checkpoint.name + ".prev")):
-        left.unlink(missing_ok=True)
+    if forecaster.fitted.training:
+        # Regressions leave that of an interrupted network alone: they did not go on from it.
+        for left in (checkpoint, checkpoint.with_name(checkpoint.name + ".prev")):
+            left.unlink(missing_ok=True)
     if report is not None:
         from neuralgde.forecast import fit_page
 
