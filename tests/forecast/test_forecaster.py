@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import neuralgde as gde
-from neuralgde.forecast import fit_page
+from neuralgde.forecast import _calibration, fit_page
 from neuralgde.forecast._fitted import split_rows
 
 DAYS, SLOTS = 12, 24
@@ -292,6 +292,13 @@ def test_rows_without_a_reading_are_no_data(tmp_path):
     # What is known in advance of the days to come is kept.
     assert again.fitted.readings.stamps[-1] == f.fitted.readings.stamps[-1]
     np.testing.assert_array_equal(*(g.predict(["2024-01-13 05:00"])["mean"] for g in (f, again)))
+
+
+def test_coverage_that_is_not_measured_apart_is_told(ridge, monkeypatch):
+    assert not any("set aside" in note for note in ridge.summary["notes"])
+    monkeypatch.setattr(_calibration, "_halves", lambda day: [np.zeros(len(day), bool), np.ones(len(day), bool)])
+    f = gde.Forecaster("persistence").fit(table(readings()), EDGES)
+    assert any("too few readings are set aside" in note for note in f.summary["notes"])
 
 
 def test_parts_are_whole_days_in_order(ridge):

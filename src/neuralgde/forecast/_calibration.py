@@ -86,8 +86,9 @@ def calibrate(
     score = np.where(mask, (y - mean) / std, np.nan)
     gaps, table = _table(score, gap)
     found: dict[int, list[float]] = {level: [] for level in MEASURED}
+    apart = measured_apart(mask, day)
     for test in _halves(day):
-        if not (mask[test].any() and mask[~test].any()):
+        if not apart:
             test = np.ones(len(day), bool)
             part = (gaps, table)
         else:
@@ -100,6 +101,11 @@ def calibrate(
     coverage = {level: 100 * float(np.mean(values)) for level, values in found.items()}
     normal = _normal_scores(score, gaps, table, gap)
     return Calibration(gaps, table, coverage, int(mask.sum()), _correlation(normal), _memory(normal, gap))
+
+
+def measured_apart(mask: np.ndarray, day: np.ndarray) -> bool:
+    """Whether both halves have readings, so that coverage is measured on others than intervals were calibrated on."""
+    return all(bool(mask[test].any()) for test in _halves(day))
 
 
 def _table(score: np.ndarray, gap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

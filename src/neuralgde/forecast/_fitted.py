@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from .._errors import InputError
 from ..data import Edges, Readings, Windows
-from ._calibration import Calibration, calibrate
+from ._calibration import Calibration, calibrate, measured_apart
 from ._config import NETWORKS, ForecastConfig
 from ._losses import GapWeights
 from ._networks import make_network, make_view, train_network
@@ -121,7 +121,7 @@ def fit_tables(
     else:
         predictor = _rules(config, fit_source, whole, first, second)
     say("calibrating intervals")
-    calibration = _calibrated(predictor, whole, second, config.seed)
+    calibration = _calibrated(predictor, whole, second, config.seed, notes)
     splits = (float(readings.stamps[first]), float(readings.stamps[second]))
     return Fitted(
         config, everything, edges, profile, shape, static, static_scale, predictor, calibration, splits, training,
@@ -200,14 +200,18 @@ def fit_one_ridge(edges: Edges, train: Windows, chosen: Windows) -> Ridge:
     return fit_ridge("fading", weights, edges.nearest(sensors), [train], error)
 
 
-def _calibrated(predictor: Predictor, whole: Source, second: int, seed: int) -> Calibration:
+def _calibrated(predictor: Predictor, whole: Source, second: int, seed: int, notes: list[str]) -> Calibration:
     rows = np.arange(second, len(whole.readings.stamps) - 1)
     windows = _asked(whole, rows, len(whole.readings.stamps), np.random.default_rng(seed), _MOST_ENDS)
     mean, std = predictor(windows)
     day = whole.readings.clock.cycle_number(whole.readings.stamps[_some(rows, _MOST_ENDS)])
-    return calibrate(
-        mean, std, np.asarray(windows.targets, float), np.asarray(windows.target_mask), gap_of(windows), day
-    )
+    mask = np.asarray(windows.target_mask)
+    if not measured_apart(mask, day):
+        notes.append(
+            "too few readings are set aside to measure what intervals cover on others than they are calibrated on: the "
+            "coverage is that of the same readings, and looks better than it is."
+        )
+    return calibrate(mean, std, np.asarray(windows.targets, float), mask, gap_of(windows), day)
 
 
 def _asked(whole: Source, ends: np.ndarray, stop: int, rng: np.random.Generator, most: int) -> Windows:
