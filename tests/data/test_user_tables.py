@@ -75,11 +75,12 @@ def test_wide_tables_and_matrices(tmp_path):
     matrix = read_series(save(tmp_path, "1,2,3\n4,5,6\n7,8,9\n"), period=2)
     assert matrix.ids == ("0", "1", "2") and matrix.stamps.tolist() == [0, 1, 2] and matrix.clock.period == 2
     distances = read_edges(save(tmp_path, "0,5,900\n5,0,900\n900,900,0\n", "W.csv"), matrix.ids)
+    assert "is read as distances" in distances.notes[0]
     triples = zip(distances.senders, distances.receivers, distances.weights, strict=True)
     near = {(i, j): w for i, j, w in triples}
     assert near[0, 1] == near[1, 0] > 0.99 and near[0, 2] == pytest.approx(np.exp(-1))
     weights = read_edges(save(tmp_path, "0,1,0\n0,0,0.5\n0,0,0\n", "W.csv"), matrix.ids)
-    assert (weights.senders.tolist(), weights.weights.tolist()) == ([0, 1], [1, 0.5])
+    assert (weights.senders.tolist(), weights.weights.tolist()) == ([0, 1], [1, 0.5]) and not weights.notes
 
 
 def test_zones():

@@ -168,7 +168,12 @@ def _matrix(table: Table, ids: Sequence[str]) -> Edges:
             f"{table.at(i, str(j))}: expected a weight or a distance, 0 or more, got {a[i, j]}. Write 0 for no edge."
         )
     if a.max(initial=0) > 1 and not np.diag(a).any():
-        return from_distances(np.where(np.eye(len(a), dtype=bool), 0, np.where(a == 0, np.inf, a)))
+        found = from_distances(np.where(np.eye(len(a), dtype=bool), 0, np.where(a == 0, np.inf, a)))
+        note = (
+            f"{table.source}: a matrix with numbers above 1 and nothing on its diagonal is read as distances, 0 as no "
+            "edge. If they are weights, divide them by the largest."
+        )
+        return dataclasses.replace(found, notes=(note,))
     senders, receivers = np.nonzero(a)
     return Edges(senders, receivers, a[senders, receivers])
 
