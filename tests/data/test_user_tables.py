@@ -1,5 +1,6 @@
 """Users' tables: layouts and stamps that are recognised, and what is done with rows that are not as they should be."""
 
+import dataclasses
 import io
 
 import numpy as np
@@ -17,6 +18,7 @@ from neuralgde.data import (
     read_series,
     read_table,
     read_times,
+    to_dates,
     write_table,
 )
 
@@ -98,6 +100,17 @@ def test_zones():
     assert read_times(["2024-01-02 02:00"], text.clock)[0] == text.stamps[-1] + 3600
     assert read_times([pd.Timestamp("2024-01-02 07:00Z")], text.clock)[0] == text.stamps[-1] + 3600
     assert format_stamps(text.stamps[:1], text.clock) == ["2024-01-01 23:00:00-05:00"]
+
+
+def test_dates_keep_the_hour_that_comes_twice():
+    t = pd.date_range("2024-10-27", periods=6, freq="1h", tz="Europe/Paris")
+    r = read_series(pd.DataFrame({"unique_id": "a", "ds": t, "y": np.arange(6.0)}))
+    dates = to_dates(r.stamps, r.clock)
+    assert [d.hour for d in dates] == [0, 1, 2, 2, 3, 4]
+    for same in (dates, t, t.to_series(), pl.Series(list(dates)).dt.convert_time_zone("Europe/Paris")):
+        np.testing.assert_array_equal(read_times(same, r.clock), r.stamps)
+    naive = dataclasses.replace(r.clock, zone=None)
+    np.testing.assert_array_equal(read_times(to_dates(r.stamps, naive), naive), r.stamps)
 
 
 def test_weekends_are_another_kind_of_day():

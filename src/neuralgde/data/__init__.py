@@ -4,6 +4,7 @@ from ._block_model import stochastic_block_model as stochastic_block_model
 from ._clock import Clock as Clock
 from ._clock import format_stamps as format_stamps
 from ._clock import read_times as read_times
+from ._clock import to_dates as to_dates
 from ._download import DataError as DataError
 from ._download import cache_dir as cache_dir
 from ._download import data_folders as data_folders

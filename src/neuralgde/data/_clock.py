@@ -185,6 +185,16 @@ def format_stamps(t: Float[np.ndarray, "*times"], clock: Clock) -> list[str]:
     return [texts[i] for i in place.tolist()]
 
 
+def to_dates(t: Float[np.ndarray, " times"], clock: Clock) -> np.ndarray:
+    """Stamps as dates that `read_times` reads back: datetime64, or those of Python in the zone where there is one."""
+    if clock.zone is None:
+        return np.round(t * 1e6).astype("datetime64[us]")
+    zone, out = find_zone(clock.zone), np.empty(len(t), object)
+    # By the wall clock alone the hour that comes twice in autumn would be there once.
+    out[:] = [datetime.datetime.fromtimestamp(round(v, 6), zone) for v in t.tolist()]
+    return out
+
+
 def read_times(times: Any, clock: Clock, name: str = "times") -> Float[np.ndarray, "*times"]:
     """Times that a user asks for, as the clock has them: dates, text, or numbers, sorted or not."""
     if isinstance(times, str | datetime.datetime | np.datetime64 | float | int):
@@ -247,13 +257,13 @@ def _offset_name(offset: datetime.timedelta | None) -> str:
 
 def _has_zone(times: Any) -> bool:
     zone = getattr(getattr(times, "dtype", None), "tz", None) or getattr(times, "tz", None)
-    first = next(iter(times), None) if not isinstance(times, np.ndarray) else None
+    first = next(iter(times), None) if not isinstance(times, np.ndarray) or times.dtype == object else None
     return zone is not None or getattr(first, "tzinfo", None) is not None
 
 
 def _zone_free(times: Any) -> Any:
     """A list that numpy can read: dates of Python and pandas in UTC where they have a zone."""
-    if isinstance(times, np.ndarray):
+    if isinstance(times, np.ndarray) and times.dtype != object:
         return times
     out = []
     for t in times:

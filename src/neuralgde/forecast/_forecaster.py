@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import InputError
-from ..data import Columns, Readings, join, make_frame, read_edges, read_series, read_table, read_times
+from ..data import Columns, Readings, join, make_frame, read_edges, read_series, read_table, read_times, to_dates
 from ._backtest import Backtest, backtest
 from ._config import ForecastConfig
 from ._explain import changed, effects
@@ -152,10 +152,7 @@ class Forecaster:
         if count < 1:
             raise InputError(f"until: expected a time at least {clock.say(every)} after the last reading, got {until}.")
         stamps = last + every * np.arange(1, count + 1)
-        if not clock.dates:
-            return stamps
-        wall = stamps if clock.zone is None else clock.local(stamps)
-        return np.round(wall * 1e6).astype("datetime64[us]")
+        return to_dates(stamps, clock) if clock.dates else stamps
 
     def impute(self, series: Any = None, level: Sequence[float] | float = (80, 95)) -> Any:
         """The readings that are missing between the first and the last of their sensor, with intervals.
