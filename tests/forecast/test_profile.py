@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import neuralgde as gde
+from neuralgde.forecast import _profile
 from neuralgde.forecast._profile import fit_profile
 
 SLOTS = 24
@@ -29,6 +30,13 @@ def test_a_training_row_is_expected_from_the_other_days(days):
     np.testing.assert_allclose(others[:, 0, 0], (10 - level) / 4, atol=1e-3)
     # A forecast of a later day is made from all of them.
     np.testing.assert_allclose(profile.at(validation.stamps, validation.clock, validation.known), 2.0, atol=1e-3)
+
+
+def test_readings_are_summed_once(days, monkeypatch):
+    calls, of = [], _profile._Sums.of
+    monkeypatch.setattr(_profile._Sums, "of", lambda train: calls.append(train) or of(train))
+    fit_profile(days.rows(slice(0, 5 * SLOTS)), days.rows(slice(5 * SLOTS, None)))
+    assert len(calls) == 1
 
 
 def test_readings_that_are_missing_count_for_no_day(days):

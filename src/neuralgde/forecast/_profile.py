@@ -55,22 +55,25 @@ def fit_profile(train: Readings, validation: Readings) -> tuple[Profile, Float[n
     """
     tried = []
     there = ~np.isnan(validation.values)
+    sums, no_effect = _Sums.of(train), _no_effect(train)
     for width in _WIDTHS:
-        profile = _with_effect(Profile(_Sums.of(train).cycle(width), *_no_effect(train)), train)
+        profile = _with_effect(Profile(sums.cycle(width), *no_effect), train)
         error = (validation.values - profile.at(validation.stamps, validation.clock, validation.known))[there]
         tried.append((float(np.mean(error**2)) if error.size else width, width, profile))
         if profile.cycle.shape[1] == 1:
             break
     _, width, profile = min(tried, key=lambda entry: entry[:2])
-    return profile, _of_others(profile, train, width)
+    return profile, _of_others(profile, sums, train, width)
 
 
-def _of_others(profile: Profile, train: Readings, width: float) -> Float[np.ndarray, "rows sensors variables"]:
+def _of_others(
+    profile: Profile, everything: "_Sums", train: Readings, width: float
+) -> Float[np.ndarray, "rows sensors variables"]:
     out = profile.at(train.stamps, train.clock, train.known)
     if profile.cycle.shape[1] == 1:
         # One mean of all rows: a row has next to no part in it.
         return out
-    everything, number = _Sums.of(train), train.clock.cycle_number(train.stamps)
+    number = train.clock.cycle_number(train.stamps)
     for one in np.unique(number):
         own = np.flatnonzero(number == one)
         others = everything.without(train, own)
