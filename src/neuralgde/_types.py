@@ -1,10 +1,7 @@
-"""Names for the arrays that appear in many signatures."""
+"""The name of an array that appears in many signatures."""
 
 from typing import TypeAlias
 
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-NodeState: TypeAlias = Float[Array, "nodes features"]
 Time: TypeAlias = float | Float[Array, ""]
-Times: TypeAlias = Float[Array, "times"]
-Key: TypeAlias = PRNGKeyArray

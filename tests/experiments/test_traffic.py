@@ -120,7 +120,8 @@ def test_what_a_model_is_shown_is_read_back(task, mean_day):
     np.testing.assert_allclose(view.read(shown.targets, w), w.targets, rtol=1e-4)
     # A model that predicts nothing, read, is the mean of all, or the mean day.
     nothing = view.read(jnp.zeros_like(w.targets), w)[:, :, :, 0]
-    expected = task.profile[np.asarray(w.query_slot)] if mean_day else np.full(nothing.shape, task.scale.mean)
+    slot = np.asarray(w.query_times).astype(int) % w.period
+    expected = task.profile[slot] if mean_day else np.full(nothing.shape, task.scale.mean)
     np.testing.assert_allclose(nothing, expected, rtol=1e-4)
     assert (inputs is None) == (not mean_day)
     train = view.show(jax.tree.map(jnp.asarray, task.windows("train", 1.0, seed=0)))[0].values

@@ -71,7 +71,7 @@ def test_naive_forecasts(noisy):
     w = noisy.windows("test", 0.5, seed=0, queries=2)
     assert last_value(w).shape == (len(w), 2, SENSORS)
     np.testing.assert_array_equal(last_value(w)[:, 1], w.values[:, -1, :, 0])
-    np.testing.assert_array_equal(expected(w)[:, 1], noisy.profile[w.query_slot[:, 1]])
+    np.testing.assert_array_equal(expected(w)[:, 1], noisy.profile[w.query_times[:, 1].astype(int) % w.period])
     np.testing.assert_allclose(SensorMean(noisy)(w)[0, 0], noisy.train.values.mean(0))
 
 

@@ -31,10 +31,6 @@ class Scale(eqx.Module):
         """From the units of the data to those of the model."""
         return (x - self.mean) / self.std
 
-    def invert(self, x: Any) -> Any:
-        """From the units of the model to those of the data."""
-        return x * self.std + self.mean
-
 
 class Windows(eqx.Module):
     """Histories of `length` observations, and the truth at the times asked for after them; windows come first.
@@ -81,11 +77,6 @@ class Windows(eqx.Module):
     def slot(self) -> Any:
         """The place of each observation in its day, (windows, length), whole numbers."""
         return _slot(self.times, self.period)
-
-    @property
-    def query_slot(self) -> Any:
-        """The place of each time asked for in its day, (windows, queries), whole numbers."""
-        return _slot(self.query_times, self.period)
 
     @property
     def gaps(self) -> Any:
