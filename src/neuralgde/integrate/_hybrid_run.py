@@ -154,7 +154,8 @@ def _time_first(stream: GraphStream, dtype) -> Steps:
 
 def _status(flights: list[Flown], z0: Array, states: tuple[Array, ...]) -> Array:
     # The first that failed is the cause: those after it start from what is no state.
-    every = jnp.concatenate([jnp.ravel(f.status) for f in flights])
+    fine = jnp.full(1, Status.SUCCESS.value)
+    every = jnp.concatenate([fine, *(jnp.ravel(f.status).astype(fine.dtype) for f in flights)])
     status = every[jnp.argmax(every != Status.SUCCESS)]
     status = jnp.where((status == Status.SUCCESS) & ~all_finite(states), Status.NOT_FINITE.value, status)
     return jnp.where(all_finite(z0), status, Status.BAD_STATE.value)
