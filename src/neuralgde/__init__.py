@@ -20,7 +20,7 @@ _HOMES = {
         "gcde_gru",
     ),
     "forecast": ("Backtest", "ForecastConfig", "Forecaster", "ReactionForecaster"),
-    "train": ("TrainConfig", "fit", "fit_seeds"),
+    "train": ("TrainConfig", "fit", "fit_seeds", "make_seeds"),
 }  # fmt: skip
 _SUBMODULES = (
     "conformal",

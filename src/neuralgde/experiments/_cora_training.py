@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from .. import metrics
 from ..graph import Graph
-from ..train import TrainConfig, TrainResult, TrainStatus, fit_seeds
+from ..train import TrainConfig, TrainResult, TrainStatus, fit_seeds, make_seeds
 from ._cora_models import SHALLOW, Classifier, make_classifier
 from ._cora_papers import Papers
 
@@ -88,7 +88,7 @@ def _train_seeds(
 ) -> TrainResult:
     pace = config.pace(span)
     make = functools.partial(make_classifier, name, span, config, papers.num_words, papers.num_classes)
-    models = eqx.filter_vmap(lambda key: make(key=key))(_seed_keys(config, seeds, "parameters"))
+    models = make_seeds(lambda key: make(key=key), _seed_keys(config, seeds, "parameters"))
     log = None if folder is None else folder / f"{name}, {setting_of(name, span)}, seeds {seeds[0]}-{seeds[-1]}.jsonl"
     return fit_seeds(
         models,

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from ..simulate import ParticleSystem, simulate_particles
-from ..train import TrainConfig, TrainResult, fit_seeds
+from ..train import TrainConfig, TrainResult, fit_seeds, make_seeds
 from ._multi_agent_models import make_model
 from ._multi_agent_protocol import OneStep, Trial, TrialLoss
 
@@ -108,7 +108,7 @@ def train_models(
 ) -> tuple[Any, TrainResult]:
     """The models of all seeds with the best validation, and how training went."""
     keys = _seed_keys(config, task.seeds, "parameters")
-    models = eqx.filter_vmap(lambda key: make_model(name, config, key=key))(keys)
+    models = make_seeds(lambda key: make_model(name, config, key=key), keys)
     samples = jax.tree.leaves(task.train)[0].shape[0]
     settings = TrainConfig(
         steps=steps or task.steps,

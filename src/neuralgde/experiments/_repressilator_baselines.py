@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import metrics
-from ..train import TrainConfig, TrainResult, fit_seeds
+from ..train import TrainConfig, TrainResult, fit_seeds, make_seeds
 from ._repressilator_task import RepressilatorTask
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def train_gru(
 ) -> TrainResult:
     """Trained by the likelihood of the training runs; the best are chosen by the CRPS of validation."""
     species = len(task.span)
-    models = eqx.filter_vmap(lambda key: _KINDS[name](species, config.gru_hidden, key=key))(keys)
+    models = make_seeds(lambda key: _KINDS[name](species, config.gru_hidden, key=key), keys)
     pairs = [_pair(task, runs, config) for runs in (task.train, task.validation)]
     return fit_seeds(
         models, _loss, pairs[0],

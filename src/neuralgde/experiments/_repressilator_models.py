@@ -13,7 +13,7 @@ from ..forecast import ScaledRuns, forecast_reactions, train_reactions
 from ..graph import Graph, GraphStream
 from ..integrate import SolveConfig
 from ..model import LatentGDE, LatentPrediction, NeuralGSDE, TCNEncoder, reaction_gde
-from ..train import TrainConfig, TrainResult, fit_seeds
+from ..train import TrainConfig, TrainResult, fit_seeds, make_seeds
 from ._repressilator_task import RepressilatorTask
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def train_paper_model(
 ) -> TrainResult:
     """All training windows at every step, as the paper does; the best on the way are chosen by validation."""
     nodes, species = task.graph.num_nodes, len(task.span)
-    models = eqx.filter_vmap(lambda key: make_paper_model(name, config, nodes, species, key=key))(keys)
+    models = make_seeds(lambda key: make_paper_model(name, config, nodes, species, key=key), keys)
     pairs = [
         (task.past(runs)[:, :: config.every], task.after(runs, config.ahead)) for runs in (task.train, task.validation)
     ]
@@ -95,7 +95,7 @@ def train_ours(task: RepressilatorTask, config: "RepressilatorConfig", keys: Any
     """On all windows of the training runs, in the two stages of `train_reactions`."""
     graph = task.network.graph(signed=True)
     low, span = task.low.tolist(), task.span.tolist()
-    models = eqx.filter_vmap(lambda key: reaction_gde(graph, low, span, time_scale=config.time_scale, key=key))(keys)
+    models = make_seeds(lambda key: reaction_gde(graph, low, span, time_scale=config.time_scale, key=key), keys)
     train, validation = ScaledRuns(task.train, 1.0), ScaledRuns(task.validation, 1.0)
     return train_reactions(models, graph, train, validation, config.ours, key=keys, **options)
 
@@ -148,6 +148,6 @@ def latent_samples(
     observed = np.concatenate(parts, axis=1)
     if name != OURS:
         # What is observed is the state and its noise; ours is trained without any.
-        noise = np.asarray(jax.random.normal(k_noise, observed.shape))
+        noise = np.random.default_rng(np.asarray(jax.random.key_data(k_noise))).standard_normal(observed.shape)
         observed = observed + noise * np.asarray(model.noise())[:, 0]
     return task.clip(observed)

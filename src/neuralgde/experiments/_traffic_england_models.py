@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..graph import GraphStream
 from ..model import EdgeDecoder, HybridGDE, gcde_gru, gcgru
 from ..report import Row
-from ..train import TrainConfig, fit_seeds
+from ..train import TrainConfig, fit_seeds, make_seeds
 from ._traffic_england import EnglandTask
 
 _MAKERS = {"GCGRU": gcgru, "GCDE-GRU": gcde_gru}
@@ -65,7 +65,7 @@ def train_england(task: EnglandTask, config: EnglandConfig, seeds: int, seed: in
     pairs = jnp.asarray(task.pairs & ~np.eye(len(task.pairs), dtype=bool), float)
     keys = jax.vmap(jax.random.key)(seed + jnp.arange(seeds))
     for name in config.models:
-        models = eqx.filter_vmap(lambda key, name=name: _make(_MAKERS[name], config, key))(keys)
+        models = make_seeds(lambda key, name=name: _make(_MAKERS[name], config, key), keys)
         result = fit_seeds(
             models,
             _DayLoss(train, pairs, config.edge_weight),

@@ -47,20 +47,20 @@ def recipe(name: str, config: "TrafficConfig", keep: float, windows: int) -> Rec
         restart = max(1, config.paper_epochs // 4)
         training = TrainConfig(
             epochs=config.paper_epochs, batch_size=batch, rate=1e-2, schedule="cosine_restarts", restart_epochs=restart,
-            log_every=_looks(config.paper_epochs * a_pass), clip=None,
+            log_every=_every(config.paper_epochs * a_pass, config.looks), clip=None,
         )  # fmt: skip
         return Recipe("percentile", False, False, fresh=False, queries=1, outages=0.0, train=training)
     training = TrainConfig(
         steps=config.steps, batch_size=batch, rate=config.rate, schedule="one_cycle", clip=1.0,
-        log_every=_looks(config.steps),
+        log_every=_every(config.steps, config.looks),
     )  # fmt: skip
     # Where all snapshots are kept there is only one time to ask for.
     queries = 1 if keep == 1 else config.queries
     return Recipe("gaussian", config.mean_day, config.regression, True, queries, config.outages, training)
 
 
-def _looks(steps: int) -> int:
-    return max(1, steps // 40)
+def _every(steps: int, looks: int) -> int:
+    return max(1, steps // looks)
 
 
 def make_model(

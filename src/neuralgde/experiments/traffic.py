@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from ..data import DataError, SensorSeries, Windows, load_england, load_pemsd7m
 from ..forecast import Ridge, expected, last_value
 from ..report import Result, Row, write_result
 from ..simulate import simulate_freeway
+from ..train import make_seeds
 from ._progress import Progress
 from ._traffic_baselines import SensorMean, fit_traffic_ridge
 from ._traffic_england import EnglandTask, naive_rows
@@ -56,6 +56,7 @@ class TrafficConfig:
     - `smooth`: how many times of day the mean day is smoothed over.
     - `regression`: whether ours forecast what the regression per sensor misses, which needs the mean day.
     - `outages`: the share of sensors that go out in the windows that ours are trained on.
+    - `looks`: at the validation windows, in a training.
     - `england`: settings of the second data set, None to leave it out.
     """
 
@@ -79,6 +80,7 @@ class TrafficConfig:
     smooth: int = 7
     regression: bool = True
     outages: float = 0.1
+    looks: int = 20
     england: EnglandConfig | None = dataclasses.field(default_factory=EnglandConfig)
     seed: int = 0
 
@@ -96,8 +98,8 @@ class TrafficConfig:
     def quick() -> "TrafficConfig":
         """Small enough to look at in a few minutes: one share, few days and epochs, two pairs of models."""
         return TrafficConfig(
-            keeps=(0.3,), days=(10, 5, 5), models=("GCGRU", "GCDE-GRU", "GCGRU+", "GCDE-GRU+"), repeats=5,
-            paper_epochs=4, steps=100, england=EnglandConfig(steps=60),
+            keeps=(0.3,), days=(10, 5, 5), models=("GCGRU", "GCDE-GRU", "GCGRU+", "GCDE-GRU+"), repeats=3,
+            paper_epochs=3, steps=60, looks=5, england=EnglandConfig(steps=60),
         )  # fmt: skip
 
 
@@ -212,9 +214,9 @@ def _trained(
     how = recipe(name, config, keep, len(train))
     nodes, inputs = task.train.values.shape[1], int(how.mean_day)
     keys = jax.vmap(lambda seed: jax.random.key(seed))(config.seed + jnp.arange(seeds))
-    models = eqx.filter_vmap(
-        lambda key: make_model(name, config, nodes=nodes, period=task.train.slots, inputs=inputs, key=key)
-    )(keys)
+    models = make_seeds(
+        lambda key: make_model(name, config, nodes=nodes, period=task.train.slots, inputs=inputs, key=key), keys
+    )
     outcome = train_models(
         name, setting, models, task, task.train.graph(how.graph), how, keep=keep, regression=regression,
         key=jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys), log=folder / "logs" / f"{name}, {setting}.jsonl",

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._errors import InputError
@@ -75,15 +74,14 @@ class ReactionRates(eqx.Module):
         self.bias = jax.random.normal(keys[5], (reactions, hidden))
         self.last = 0.1 / math.sqrt(hidden) * jax.random.normal(keys[6], (reactions, hidden))
         self.linear = jnp.zeros((reactions, _CHANNELS))
-        self.offset = jnp.asarray(self._typical(graph) - math.log(time_scale), self.bias.dtype)
+        self.offset = (self._typical(graph) - math.log(time_scale)).astype(self.bias.dtype)
         self.log_strength = jnp.full(reactions, math.log(0.05))
 
-    def _typical(self, graph: Graph) -> np.ndarray:
+    def _typical(self, graph: Graph) -> Float[Array, " reactions"]:
         """The logarithm of a rate that makes the span of what a reaction produces; 0 where it has reactants."""
         _, change = self._matrices(self.prepare(graph))
-        change = np.asarray(change)
-        made = np.max(np.where(change > 0, np.array(self.span)[:, None], 0), axis=0)
-        return np.where((change < 0).any(0) | (made == 0), 0.0, np.log(np.maximum(made, 1e-30)))
+        made = jnp.max(jnp.where(change > 0, jnp.asarray(self.span, change.dtype)[:, None], 0), axis=0)
+        return jnp.where((change < 0).any(0) | (made == 0), 0, jnp.log(jnp.maximum(made, 1e-30)))
 
     def prepare(self, graph: Graph) -> Graph:
         """The graph, carrying a matrix for each role and one of what a firing changes."""

@@ -17,7 +17,7 @@ from ..graph import Graph
 from ..metrics import coverage, crps_samples
 from ..model import reaction_gde
 from ..simulate import ReactionNetwork, read_sbml, sbml_text, simulate_reactions
-from ..train import save_checkpoint, take_seed
+from ..train import make_seeds, save_checkpoint, take_seed
 from ._model_file import REACTIONS, read_model
 from ._reaction_training import (
     ReactionTraining,
@@ -114,9 +114,10 @@ class ReactionForecaster:
         keys = jax.random.split(jax.random.key(seed), 1)
         # Counts change by much in some tenths of a run at most.
         scale = max(spacing, (times[-1] - times[0]) / 30)
-        models = eqx.filter_vmap(
-            lambda key: reaction_gde(graph, low.tolist(), span.tolist(), spacing=spacing, time_scale=scale, key=key)
-        )(keys)
+        models = make_seeds(
+            lambda key: reaction_gde(graph, low.tolist(), span.tolist(), spacing=spacing, time_scale=scale, key=key),
+            keys,
+        )
         result = train_reactions(models, graph, scaled[0], scaled[1], training, key=keys, progress=progress)
         fitted = ReactionForecaster(
             network, take_seed(result.best, 0), tuple(low.tolist()), tuple(span.tolist()), spacing, training, {}, {}

@@ -9,7 +9,7 @@ config = TrainConfig(epochs=100, batch_size=64, rate=1e-2, clip=1.0)
 result = fit(model, loss, (x, y, graphs), config, key=key)
 result.model                                    # and .best, .history["loss"], .status, .skipped, .steps, .seconds
 
-models = eqx.filter_vmap(lambda k: NeuralGDE(None, GCDE((4, 16, 4), key=k), None))(jax.random.split(key, 10))
+models = make_seeds(lambda k: NeuralGDE(None, GCDE((4, 16, 4), key=k), None), jax.random.split(key, 10))
 result = fit_seeds(models, loss, data, config, key=key, validation=validation, checkpoint="run.ckpt", log="run.jsonl")
 eqx.filter_vmap(evaluate)(result.best)          # every array has a leading seed axis; take_seed(result.best, 3) is one
 ```
@@ -28,6 +28,7 @@ from ._checkpoint import save_checkpoint as save_checkpoint
 from ._config import TrainConfig as TrainConfig
 from ._fit import fit as fit
 from ._fit import fit_seeds as fit_seeds
+from ._fit import make_seeds as make_seeds
 from ._result import TrainResult as TrainResult
 from ._result import take_seed as take_seed
 from ._schedule import rate_at as rate_at

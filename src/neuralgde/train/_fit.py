@@ -84,7 +84,7 @@ def fit_seeds(
 ) -> TrainResult:
     """Train models that differ in their initial values, all in one program.
 
-    `models` has a leading seed axis on every array, as `eqx.filter_vmap` over keys makes it; `key` is one key, which is
+    `models` has a leading seed axis on every array, as `make_seeds` makes it; `key` is one key, which is
     split, or one for each seed: seed i is trained as `fit` would with key i. A seed that diverges or stops early keeps
     its state while the others go on. Everything else is as in `fit`.
 
@@ -95,7 +95,7 @@ def fit_seeds(
     sizes = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
     if len(sizes) != 1 or 0 in sizes:
         raise InputError(
-            "models: expected the same leading seed axis on every array, as eqx.filter_vmap(make)(keys) gives, got the "
+            "models: expected the same leading seed axis on every array, as make_seeds(make, keys) gives, got the "
             f"sizes {sorted(sizes)}."
         )
     (seeds,) = sizes
@@ -120,6 +120,14 @@ def fit_seeds(
         progress=progress,
         in_turn=in_turn,
     )
+
+
+def make_seeds(make: Callable[[PRNGKeyArray], Any], keys: Key[Array, " seeds"]) -> Any:
+    """The models make(key) of all keys, as `fit_seeds` takes them.
+
+    One program draws all initial values: one by one they would be as many programs as there are shapes.
+    """
+    return eqx.filter_jit(eqx.filter_vmap(make))(keys)
 
 
 def _typed(key: Array) -> Array:
