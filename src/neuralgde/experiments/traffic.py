@@ -223,11 +223,27 @@ def _trained(
     )  # fmt: skip
     test = task.test_windows(keep, config.repeats)
     predicted = [outcome.trained(windows) for windows in test]
-    pooled = _over_seeds(predicted, test)
     paper: dict[str, float] = dict(zip(("mape", "rmse_sensor"), _PAPER.get(name, {}).get(keep, ()), strict=False))
-    error = pooled["rmse_sensor"].mean()
-    progress.end(f"validation {outcome.validation.mean():.3f}, test {error:.3f} mph. {outcome.summary}")
-    return outcome, rows_of(name, setting, pooled, paper), errors_by_gap(_made(predicted, 0), test)
+    rows = _model_rows(name, setting, predicted, test, paper)
+    error = ", ".join(f"{row.model} {row.mean:.3f}" for row in rows if row.metric == "rmse_sensor")
+    progress.end(f"validation {outcome.validation.mean():.3f}, test {error} mph. {outcome.summary}")
+    return outcome, rows, errors_by_gap(_made(predicted, 0), test)
+
+
+def _model_rows(
+    name: str,
+    setting: str,
+    predicted: Sequence[np.ndarray],
+    test: Sequence[Windows],
+    paper: dict[str, float] | None = None,
+) -> list[Row]:
+    """Rows of a model: the mean over its seeds, and for ours, where there are several, what they say together."""
+    rows = rows_of(name, setting, _over_seeds(predicted, test), paper)
+    seeds = len(predicted[0])
+    if name in OURS and seeds > 1:
+        together = [p.mean(0, keepdims=True) for p in predicted]
+        rows += rows_of(f"{name}, mean of {seeds}", setting, _over_seeds(together, test))
+    return rows
 
 
 def _over_seeds(predicted: Sequence[np.ndarray], test: Sequence[Windows]) -> dict[str, np.ndarray]:
@@ -259,7 +275,7 @@ def _regimes(
         for outcome in outcomes:
             if outcome.model in OURS and outcome.setting == f"keep {keep:g}":
                 predicted = [outcome.trained(windows) for windows in test]
-                rows += rows_of(outcome.model, regime, _over_seeds(predicted, test))
+                rows += _model_rows(outcome.model, regime, predicted, test)
     progress.end(", ".join(dict.fromkeys(row.setting for row in rows)) + ".")
     return rows
 
