@@ -62,6 +62,17 @@ def test_fixed_steps_converge_with_their_order(solver, order, x64):
     assert np.log2(error(4) / error(8)) == pytest.approx(order, abs=0.35)
 
 
+def test_intervals_learn_their_first_step_from_the_one_before():
+    # At zero the rule for the first step knows nothing, and takes a tiny one. Alike intervals need it only once.
+    stream = GraphStream(np.arange(8.0), np.ones((8, NODES, 1)), small_graph())
+    jump = lambda t, z, x, mask, graph: jnp.zeros_like(z)  # noqa: E731
+    flow = lambda t, z, graph: 3 * jnp.cos(2 * z)  # noqa: E731
+    sol = gde.solve_hybrid(flow, jump, jnp.zeros((NODES, 2)), stream, [8.0], solver="dopri5", num_steps=None)
+    alone = gde.solve(flow, jnp.zeros((NODES, 2)), [0.0, 1.0], None, solver="dopri5", rtol=1e-4, atol=1e-6)
+    assert int(sol.stats["num_evaluations"]) < 0.8 * 8 * int(alone.stats["num_evaluations"])
+    np.testing.assert_allclose(sol.before[1:], np.broadcast_to(alone.states[-1], sol.before[1:].shape), atol=1e-3)
+
+
 def test_a_flow_that_depends_on_time(x64):
     # dz/dt = cos t between jumps that add x: z is a sum of sines and of what was seen.
     stream = make_stream(changing=False)

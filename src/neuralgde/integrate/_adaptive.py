@@ -48,12 +48,16 @@ def _problem(inputs: tuple[PyTree, Any, Array], steps: Steps, field: VectorField
 
 
 class _Lane(NamedTuple):
-    """A solve on its way: where it is, the slope there, the length of the step to try, and what it has put out."""
+    """A solve on its way: where it is, the slope there, the length of the step to try, and what it has put out.
+
+    `opening` is what the first step should have been, by its error.
+    """
 
     t: Float[Array, ""]
     y: PyTree
     slope: PyTree
     h: Float[Array, ""]
+    opening: Float[Array, ""]
     outputs: PyTree
     done: Bool[Array, ""]
     cause: Int[Array, ""]
@@ -128,35 +132,43 @@ def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
 
 
 def _start(problem: _Problem) -> _Lane:
-    """At t0, with the first step by Hairer, Norsett and Wanner (Solving ODEs I, II.4) unless one is given."""
+    """At t0, with a first step to try."""
     t0, y0, steps = problem.times[0], problem.y0, problem.steps
     slope = problem.field(t0, y0, problem.args)
     if steps.first_step is not None:
         h = steps.first_step
+    elif steps.guess is not None:
+        h = jax.lax.cond(steps.guess > 0, lambda: steps.guess, lambda: _first_step(problem, slope))
     else:
-        scale = jax.tree.map(lambda y: steps.atol + steps.rtol * jnp.abs(y), y0)
-
-        def size(x):
-            return steps.norm(jax.tree.map(lambda x, s: x / s, x, scale))
-
-        d0, d1 = size(y0), size(slope)
-        tiny = (d0 < 1e-5) | (d1 < 1e-5)
-        h0 = jnp.where(tiny, 1e-6, 0.01 * d0 / jnp.where(tiny, 1, d1)).astype(t0.dtype)
-        h0 = jnp.minimum(h0, problem.span)
-        step = problem.direction * h0
-        ahead = problem.field(t0 + step, combine(y0, step, [1.0], [slope]), problem.args)
-        d2 = size(jax.tree.map(jnp.subtract, ahead, slope)) / jnp.where(h0 > 0, h0, 1)
-        worst = jnp.maximum(d1, d2)
-        h1 = jnp.where(worst > 1e-15, (0.01 / jnp.where(worst > 1e-15, worst, 1)) ** (1 / (problem.pair.order + 1)), 0)
-        h1 = jnp.where(worst > 1e-15, h1, jnp.maximum(1e-6, h0 * 1e-3)).astype(t0.dtype)
-        h = jnp.minimum(100 * h0, h1)
+        h = _first_step(problem, slope)
     # A field that is not finite gives no length; the first step will find out and say so.
     h = jnp.where(jnp.isfinite(h) & (h > 0), jnp.minimum(h, problem.span), problem.span / 20).astype(t0.dtype)
     outputs = None
     if problem.times.shape[0] > 2:
         outputs = jax.tree.map(lambda y: jnp.broadcast_to(y, (problem.times.shape[0], *y.shape)), y0)
     zero = jnp.zeros((), jnp.int32)
-    return _Lane(t0, y0, slope, h, outputs, t0 == problem.times[-1], zero, zero, zero)
+    return _Lane(t0, y0, slope, h, jnp.zeros_like(h), outputs, t0 == problem.times[-1], zero, zero, zero)
+
+
+def _first_step(problem: _Problem, slope: PyTree) -> Array:
+    """The first step by Hairer, Norsett and Wanner (Solving ODEs I, II.4)."""
+    t0, y0, steps = problem.times[0], problem.y0, problem.steps
+    scale = jax.tree.map(lambda y: steps.atol + steps.rtol * jnp.abs(y), y0)
+
+    def size(x):
+        return steps.norm(jax.tree.map(lambda x, s: x / s, x, scale))
+
+    d0, d1 = size(y0), size(slope)
+    tiny = (d0 < 1e-5) | (d1 < 1e-5)
+    h0 = jnp.where(tiny, 1e-6, 0.01 * d0 / jnp.where(tiny, 1, d1)).astype(t0.dtype)
+    h0 = jnp.minimum(h0, problem.span)
+    step = problem.direction * h0
+    ahead = problem.field(t0 + step, combine(y0, step, [1.0], [slope]), problem.args)
+    d2 = size(jax.tree.map(jnp.subtract, ahead, slope)) / jnp.where(h0 > 0, h0, 1)
+    worst = jnp.maximum(d1, d2)
+    h1 = jnp.where(worst > 1e-15, (0.01 / jnp.where(worst > 1e-15, worst, 1)) ** (1 / (problem.pair.order + 1)), 0)
+    h1 = jnp.where(worst > 1e-15, h1, jnp.maximum(1e-6, h0 * 1e-3)).astype(t0.dtype)
+    return jnp.minimum(100 * h0, h1)
 
 
 def _stages(problem: _Problem, y: PyTree, t: Array, step: Array, slope: PyTree | None) -> tuple[list[PyTree], PyTree]:
@@ -211,6 +223,7 @@ def _attempt(problem: _Problem, lane: _Lane) -> _Lane:
         y=_where(keep, y1, lane.y),
         slope=_where(keep, ks[-1], lane.slope) if pair.fsal else lane.slope,
         h=jnp.where(lane.done, lane.h, h),
+        opening=jnp.where(keep & (lane.accepted == 0), h, lane.opening),
         outputs=outputs,
         done=lane.done | stuck | (keep & last),
         cause=jnp.where(stuck, why, lane.cause).astype(lane.cause.dtype),
@@ -249,6 +262,8 @@ def _finish(problem: _Problem, lane: _Lane) -> Outcome:
         states = jax.tree.map(lambda a, b: jnp.stack([a, b]), problem.y0, lane.y)
     tried = lane.accepted + lane.rejected
     stages, once = len(problem.pair.rows), 1 + (problem.steps.first_step is None)
+    if problem.steps.first_step is None and problem.steps.guess is not None:
+        once = once - (problem.steps.guess > 0).astype(jnp.int32)
     # Where there is nowhere to go, the slope at the start is all that was looked at.
     evaluations = once + (stages - problem.pair.fsal) * tried
     stats = {
@@ -257,7 +272,7 @@ def _finish(problem: _Problem, lane: _Lane) -> Outcome:
         "num_rejected_steps": lane.rejected,
         "num_evaluations": evaluations,
     }
-    return Outcome(states, status, lane.t, stats)
+    return Outcome(states, status, lane.t, stats, lane.opening)
 
 
 def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tuple, Any]:

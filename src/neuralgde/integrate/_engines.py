@@ -20,7 +20,10 @@ VectorField = Callable[[Any, PyTree, Any], PyTree]
 
 
 class Steps(NamedTuple):
-    """How to step: everything that both engines and the adjoint's backward pass share."""
+    """How to step: everything that both engines and the adjoint's backward pass share.
+
+    `guess` is a first step to try, what the first one of a solve like this should have been; 0 where there was none.
+    """
 
     solver: diffrax.AbstractSolver
     rtol: float
@@ -31,15 +34,17 @@ class Steps(NamedTuple):
     jumps: Array | None
     gap: Array
     max_steps: int
+    guess: Array | None = None
 
 
 class Outcome(NamedTuple):
-    """States at the times asked for, and how it went."""
+    """States at the times asked for, and how it went; of adaptive explicit steps also what the first was to be."""
 
     states: PyTree
     status: Array
     reached: Array
     stats: dict[str, Any]
+    opening: Array | None = None
 
 
 class _Inside(eqx.Module):

@@ -35,37 +35,47 @@ class Dynamics(NamedTuple):
 
 
 class Flown(NamedTuple):
-    """The state at the end of an interval, and how it went."""
+    """The state at the end of an interval, and how it went; `opening` is what its first adaptive step was to be."""
 
     z: Any
     status: Array
     num_steps: Array
     num_evaluations: Array | None
     num_events: Array
+    opening: Array
 
 
 def flow_over(
-    dynamics: Dynamics, z: Array, start: Float[Array, " batch"], end: Float[Array, " batch"], graph: Graph
+    dynamics: Dynamics,
+    z: Array,
+    start: Float[Array, " batch"],
+    end: Float[Array, " batch"],
+    graph: Graph,
+    guess: Array,
 ) -> Flown:
-    """The state of every sample at its `end`, from `z` at its `start`."""
+    """The state of every sample at its `end`, from `z` at its `start`.
+
+    Adaptive steps begin with `guess`, what would have been right in the interval before: it is nearer than any rule.
+    """
     flow, event, config = dynamics
     zero = jnp.zeros((), jnp.int32)
     success = jnp.asarray(Status.SUCCESS.value)
     if flow is None:
-        return Flown(z, success, zero, zero, zero)
+        return Flown(z, success, zero, zero, zero, guess)
     span = Span(flow, graph, start, end - start)
     solver = config.solver
     assert isinstance(solver, diffrax.AbstractSolver)  # by HybridConfig.checked
     stages = explicit_stages(solver)
     if config.num_steps is None or config.adjoint == "backsolve" or stages is None:
-        outcome = _engine(z, span, solver, config)
+        outcome = _engine(z, span, solver, config, guess)
         stats = outcome.stats
         # Where a solve failed its last state is one from on the way: nothing may be made of it.
         z = jnp.where(outcome.status == Status.SUCCESS, outcome.states[-1], jnp.nan)
-        return Flown(z, outcome.status, stats["num_steps"], stats["num_evaluations"], zero)
+        opening = guess if outcome.opening is None else outcome.opening
+        return Flown(z, outcome.status, stats["num_steps"], stats["num_evaluations"], zero, opening)
     z, num_events = _fixed(z, span, stages, config.num_steps, event, remat=config.adjoint == "checkpoint")
     count = jnp.asarray(config.num_steps, jnp.int32)
-    return Flown(z, success, count, count * len(stages.rows), num_events)
+    return Flown(z, success, count, count * len(stages.rows), num_events, guess)
 
 
 def _fixed(z: Array, span: Span, stages: Stages, num_steps: int, event: Event | None, *, remat: bool):
@@ -111,7 +121,7 @@ class _SampleRMS(eqx.Module):
         return self.norm(jnp.swapaxes(error, 0, 1))
 
 
-def _engine(z: Array, span: Span, solver: diffrax.AbstractSolver, config: HybridConfig) -> Outcome:
+def _engine(z: Array, span: Span, solver: diffrax.AbstractSolver, config: HybridConfig, guess: Array) -> Outcome:
     """Adaptive and implicit steps, and the continuous adjoint: one joint solve of all samples over s in [0, 1]."""
     flow, graph, start, length = span
     size = start.shape[0]
@@ -136,6 +146,7 @@ def _engine(z: Array, span: Span, solver: diffrax.AbstractSolver, config: Hybrid
         jumps,
         gap_around(knots),
         max(config.max_steps, (config.num_steps or 0) + 1),
+        guess,
     )
     if config.adjoint == "backsolve":
         return solve_with_adjoint((z, span), knots, rate, steps)

@@ -48,7 +48,7 @@ def run_hybrid(dynamics: Dynamics, jump: Callable, z0: Array, stream: GraphStrea
 
     fixed = None if stream.changing else prepare(stream.graphs)
     t_first = steps.times[0] if t0 is None else t0
-    before, after, flights = _over_steps(dynamics, jump, prepare, fixed, z0, steps, t0)
+    before, after, flights, opening = _over_steps(dynamics, jump, prepare, fixed, z0, steps, t0)
 
     earlier = steps.real.T[:, None] & (steps.times.T[:, None] < queries[..., None])
     seen = jnp.max(jnp.where(earlier, jnp.arange(len(stream), dtype=jnp.int32), -1), axis=-1, initial=-1)
@@ -57,7 +57,7 @@ def run_hybrid(dynamics: Dynamics, jump: Callable, z0: Array, stream: GraphStrea
     times = jnp.concatenate([t_first[None], steps.times])[seen + 1, rows]
     if queries.shape[1]:
         graph = _graphs_at(stream, seen, prepare) if fixed is None else _repeated(fixed, queries.shape[1])
-        states, flown = _flow_apart(dynamics, starts, times, queries, graph)
+        states, flown = _flow_apart(dynamics, starts, times, queries, graph, opening)
         flights = [*flights, flown]
     else:
         states = starts
@@ -75,7 +75,7 @@ def run_hybrid(dynamics: Dynamics, jump: Callable, z0: Array, stream: GraphStrea
 
 
 def _over_steps(dynamics: Dynamics, jump, prepare, fixed: Graph | None, z0: Array, steps: Steps, t0: Array | None):
-    """The states on both sides of every jump, (batch, steps, nodes, features), and how each flow went."""
+    """The states on both sides of every jump, (batch, steps, nodes, features), how each flow went, and its opening."""
 
     def graph_of(step: Steps) -> Graph:
         graph = prepare(step.graphs) if fixed is None else fixed
@@ -91,33 +91,37 @@ def _over_steps(dynamics: Dynamics, jump, prepare, fixed: Graph | None, z0: Arra
         after = jnp.where(over_states(step.real, graph), after, z)
         return jnp.where(present(graph), after, rest)
 
-    def body(before, this_and_next):
+    def body(carry, this_and_next):
+        before, guess = carry
         step, next_times = this_and_next
         graph = graph_of(step)
         after = jumped(before, step, graph)
-        flown = flow_over(dynamics, after, step.times, next_times, graph)
-        return flown.z, (before, after, flown._replace(z=None))
+        flown = flow_over(dynamics, after, step.times, next_times, graph, guess)
+        return (flown.z, flown.opening), (before, after, flown._replace(z=None))
 
-    flights = []
+    flights, opening = [], jnp.zeros((), steps.times.dtype)
     if t0 is not None:
-        lead_in = flow_over(dynamics, rest, t0, steps.times[0], first_graph)
-        before = lead_in.z
+        lead_in = flow_over(dynamics, rest, t0, steps.times[0], first_graph, opening)
+        before, opening = lead_in.z, lead_in.opening
         flights.append(lead_in._replace(z=None))
     length = steps.times.shape[0]
     but_last = jax.tree.map(lambda a: a[:-1], steps)
-    before, (befores, afters, flown) = jax.lax.scan(body, before, (but_last, steps.times[1:]))
+    carry = before, opening
+    (before, opening), (befores, afters, flown) = jax.lax.scan(body, carry, (but_last, steps.times[1:]))
     flights.append(flown)
     last = steps.at(length - 1)
     after = jumped(before, last, graph_of(last))
     befores, afters = jnp.concatenate([befores, before[None]]), jnp.concatenate([afters, after[None]])
-    return jnp.moveaxis(befores, 1 + axis, 0), jnp.moveaxis(afters, 1 + axis, 0), flights
+    return jnp.moveaxis(befores, 1 + axis, 0), jnp.moveaxis(afters, 1 + axis, 0), flights, opening
 
 
-def _flow_apart(dynamics: Dynamics, starts: Array, times: Array, queries: Array, graph: Graph) -> tuple[Array, Flown]:
+def _flow_apart(
+    dynamics: Dynamics, starts: Array, times: Array, queries: Array, graph: Graph, guess: Array
+) -> tuple[Array, Flown]:
     """Every query of every sample as a sample of its own."""
     axis = sample_axis(graph)
     z = jnp.moveaxis(starts.reshape(-1, *starts.shape[2:]), 0, axis)
-    flown = flow_over(dynamics, z, times.reshape(-1), queries.reshape(-1), graph)
+    flown = flow_over(dynamics, z, times.reshape(-1), queries.reshape(-1), graph, guess)
     return jnp.moveaxis(flown.z, axis, 0).reshape(starts.shape), flown._replace(z=None)
 
 
