@@ -147,3 +147,15 @@ def test_a_quick_run_agrees_with_the_peers(tmp_path):
     assert [len(c["contenders"]) for c in comparisons] == [3, 3]
     assert all(row["ms"] > 0 for c in comparisons for row in c["contenders"])
     assert {"jax", "torch"} <= set(result["machine"]["versions"])
+
+
+@pytest.mark.peers
+def test_hybrid_models_agree_at_tight_tolerances(monkeypatch):
+    from benchmarks import hybrid
+
+    monkeypatch.setattr(hybrid, "TOLERANCE", 1e-6)
+    ours, theirs = hybrid.ours(20).run(), hybrid.torchdiffeq_step(20).run()
+    for part, tolerance in zip((0, 1), (2e-4, 2e-3), strict=True):
+        for a, b in zip(ours[part], theirs[part], strict=True):
+            b = b.detach().numpy()
+            np.testing.assert_allclose(a, b, atol=tolerance * np.abs(b).max())
