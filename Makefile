@@ -24,7 +24,7 @@ demo: $(VENV)/.runtime  ## install, then run the demonstration
 	$(BIN)/gde demo $(ARGS)
 
 test: $(VENV)/.dev  ## install, then run every test that needs nothing more than Python
-	$(PYTEST) -n $(WORKERS) -m "not peers and not data and not browser" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not peers and not data and not browser" $(ARGS)
 
 test-peers: $(VENV)/.peers  ## the tests that compare with PyTorch libraries
 	@$(call group,peers)

@@ -73,19 +73,25 @@ def small_graph(seed: int = 0, num_nodes: int = 6, layout: str | None = None) ->
     return Graph.from_adjacency(a, layout=layout)
 
 
-def every_field(features: int = 4) -> dict[str, Callable]:
-    """One of each vector field, mapping `features` to as many; the parameters follow the default precision."""
-    key = jax.random.key(7)
-    wide, half = (features, 5, features), (features, 5, features // 2)
-    return {
-        "gcde": fields.GCDE(wide, key=key),
-        "gade": fields.GADE(wide, heads=2, key=key),
-        "gmde": fields.GMDE(wide, key=key),
-        "second_order": fields.SecondOrder(fields.GMDE(half, key=key)),
-        "piecewise_linear": fields.DepthVarying(fields.GCDE(wide, key=key), "piecewise_linear", 3, scale=0.3, key=key),
-        "with_time": fields.WithTime(fields.GCDE((features + 1, 5, features), key=key)),
-        "fourier": fields.DepthVarying(fields.GCDE(wide, key=key), "fourier", 3, scale=0.3, key=key),
-        "chebyshev": fields.DepthVarying(fields.GCDE(wide, key=key), "chebyshev", 3, scale=0.3, key=key),
-        "piecewise": fields.DepthVarying(fields.GCDE(wide, key=key), "piecewise", 3, scale=0.3, key=key),
-        "hamiltonian": fields.HamiltonianField(fields.GMDE((features, 5, 1), key=key)),
-    }
+def _varying(basis: str) -> Callable:
+    return lambda key: fields.DepthVarying(fields.GCDE((4, 5, 4), key=key), basis, 3, scale=0.3, key=key)
+
+
+# One of each vector field, from 4 features to as many.
+FIELDS = {
+    "gcde": lambda key: fields.GCDE((4, 5, 4), key=key),
+    "gade": lambda key: fields.GADE((4, 5, 4), heads=2, key=key),
+    "gmde": lambda key: fields.GMDE((4, 5, 4), key=key),
+    "second_order": lambda key: fields.SecondOrder(fields.GMDE((4, 5, 2), key=key)),
+    "piecewise_linear": _varying("piecewise_linear"),
+    "with_time": lambda key: fields.WithTime(fields.GCDE((5, 5, 4), key=key)),
+    "fourier": _varying("fourier"),
+    "chebyshev": _varying("chebyshev"),
+    "piecewise": _varying("piecewise"),
+    "hamiltonian": lambda key: fields.HamiltonianField(fields.GMDE((4, 5, 1), key=key)),
+}
+
+
+def make_field(name: str) -> Callable:
+    """One of FIELDS; its parameters follow the default precision."""
+    return FIELDS[name](jax.random.key(7))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
-from problems import every_field, small_graph
+from problems import FIELDS, make_field, small_graph
 
 TIMES = (0.0, 0.4, 0.9)
-MOST = 512  # more than any field here needs
+MOST = 256  # more than any field here needs
 
 
 def loss(field_and_state, graph, adjoint, **options):
@@ -24,44 +24,60 @@ def loss(field_and_state, graph, adjoint, **options):
     return jnp.mean(weight * sol.states**2)
 
 
+def program(field_and_state, graph, adjoint, **options):
+    """The loss and its gradient, one compiled function of the parameters and the state in one vector; and that."""
+    params, static = eqx.partition(field_and_state, eqx.is_inexact_array)
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def run(flat, graph):
+        return loss(eqx.combine(unravel(flat), static), graph, adjoint, **options)
+
+    return lambda flat: run(flat, graph), flat
+
+
 def gradient(*args, **options):
-    grads = eqx.filter_jit(eqx.filter_grad(lambda fz, g: loss(fz, g, *args[2:], **options)))(*args[:2])
-    return jax.flatten_util.ravel_pytree(eqx.filter(grads, eqx.is_inexact_array))[0]
+    run, flat = program(*args, **options)
+    return run(flat)[1]
 
 
 def problem(name):
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))
-    return (every_field()[name], z0), small_graph()
+    return (make_field(name), z0), small_graph()
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", every_field())
-def test_adjoints_agree(name):
+@pytest.mark.parametrize("name", FIELDS)
+def test_adjoints_agree(name, request):
+    if name == "gade":
+        # Its kinks magnify how results are rounded: it is held to what programs of users give.
+        request.getfixturevalue("optimised")
     fz, graph = problem(name)
     direct = gradient(fz, graph, "direct", max_steps=MOST)
     # Checkpoints have two engines, one of them for the solvers most people use. Where a field has kinks, two solvers
     # differ by more than two adjoints do.
     engines = {"gade": ["dopri8"], "gcde": ["tsit5", "dopri8"]}.get(name, ["tsit5"])
-    for adjoint, solver in [("backsolve", "dopri8"), *(("checkpoint", solver) for solver in engines)]:
+    for adjoint, solver in [("backsolve", "dopri8"), *(("checkpoint", solver) for solver in engines[1:])]:
         np.testing.assert_allclose(gradient(fz, graph, adjoint, solver=solver), direct, atol=1e-5)
+    run, flat = program(fz, graph, "checkpoint", solver=engines[0])
+    np.testing.assert_allclose(run(flat)[1], direct, atol=1e-5)
 
-    params, static = eqx.partition(fz, eqx.is_inexact_array)
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    value = jax.jit(lambda flat: loss(eqx.combine(unravel(flat), static), graph, "checkpoint", solver=engines[0]))
     # Along random directions: each tells of all parameters at once.
     for direction in np.random.default_rng(0).standard_normal((4, flat.size)):
         direction = direction / np.linalg.norm(direction)
         h = 1e-5
-        numeric = (value(flat + h * direction) - value(flat - h * direction)) / (2 * h)
+        numeric = (run(flat + h * direction)[0] - run(flat - h * direction)[0]) / (2 * h)
         np.testing.assert_allclose(direct @ direction, numeric, atol=1e-4 if name == "gade" else 1e-6)
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("adjoint", ["checkpoint", "direct", "backsolve"])
-def test_fixed_steps_differentiate(adjoint):
+def test_fixed_steps_differentiate():
     fz, graph = problem("gcde")
-    fixed = gradient(fz, graph, adjoint, solver="rk4", dt0=0.01)
-    np.testing.assert_allclose(fixed, gradient(fz, graph, "direct", max_steps=MOST), atol=1e-5)
+    adaptive = gradient(fz, graph, "checkpoint", solver="tsit5")
+    for adjoint in ("checkpoint", "direct", "backsolve"):
+        fixed = gradient(fz, graph, adjoint, solver="rk4", dt0=0.01)
+        np.testing.assert_allclose(fixed, adaptive, atol=1e-5, err_msg=adjoint)
 
 
 @pytest.mark.usefixtures("x64")
@@ -70,34 +86,37 @@ def test_fixed_steps_differentiate(adjoint):
 def test_gradients_in_edge_weights(layout, adjoint):
     (field, z0), graph = problem("gcde")
     graph = graph.with_layout(layout)
+    solver = {"checkpoint": "tsit5", "backsolve": "dopri8"}[adjoint]
 
-    def value(weights):
-        return loss((field, z0), graph.with_weights(weights), adjoint)
+    @jax.jit
+    @jax.value_and_grad
+    def run(weights):
+        return loss((field, z0), graph.with_weights(weights), adjoint, solver=solver)
 
-    grad = jax.jit(jax.grad(value))(graph.weights)
     direction = np.random.default_rng(0).standard_normal(graph.weights.shape) * np.asarray(graph.edge_mask)
-    evaluate, h = jax.jit(value), 1e-5
-    numeric = (evaluate(graph.weights + h * direction) - evaluate(graph.weights - h * direction)) / (2 * h)
-    np.testing.assert_allclose(grad @ direction, numeric, rtol=1e-5)
+    h = 1e-5
+    numeric = (run(graph.weights + h * direction)[0] - run(graph.weights - h * direction)[0]) / (2 * h)
+    np.testing.assert_allclose(run(graph.weights)[1] @ direction, numeric, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("adjoint", ["checkpoint", "backsolve"])
-def test_a_batch_differentiates_like_its_samples(adjoint):
+def test_a_batch_differentiates_like_its_samples():
     (field, z0), graph = problem("gcde")
     batch = jnp.stack([z0, 2 * z0])
-    times = np.array([TIMES, (1.0, 0.8, 0.2)])
+    times = jnp.array([TIMES, (1.0, 0.8, 0.2)])
 
-    def joint(field):
-        sol = gde.solve(field, batch, times, graph, solver="dopri8", rtol=1e-9, atol=1e-9, adjoint=adjoint, throw=False)
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def grad(field, z, times, adjoint):
+        sol = gde.solve(field, z, times, graph, rtol=1e-9, atol=1e-9, adjoint=adjoint, throw=False)
         return jnp.sum(sol.states**2)
 
-    def alone(field):
-        sols = [gde.solve(field, z, t, graph, solver="dopri8", rtol=1e-9, atol=1e-9) for z, t in zip(batch, times)]  # noqa: B905
-        return sum(jnp.sum(sol.states**2) for sol in sols)
+    def flat(grads):
+        return jax.flatten_util.ravel_pytree(grads)[0]
 
-    a, b = (jax.flatten_util.ravel_pytree(eqx.filter_grad(f)(field))[0] for f in (joint, alone))
-    np.testing.assert_allclose(a, b, atol=1e-5)
+    alone = sum(flat(grad(field, z, t, "checkpoint")) for z, t in zip(batch, times, strict=True))
+    for adjoint in ("checkpoint", "backsolve"):
+        np.testing.assert_allclose(flat(grad(field, batch, times, adjoint)), alone, atol=1e-5, err_msg=adjoint)
 
 
 @pytest.mark.usefixtures("x64")
@@ -130,11 +149,11 @@ def test_a_backward_solve_that_fails_gives_no_gradient():
         )  # fmt: skip
         return jnp.sum(sol.states[-1])
 
-    assert not np.isfinite(jax.grad(value)(jnp.ones(1))).any()
+    assert not np.isfinite(jax.jit(jax.grad(value))(jnp.ones(1))).any()
 
 
 def temporary_memory(adjoint, steps):
-    field, graph = every_field()["gcde"], small_graph()
+    field, graph = make_field("gcde"), small_graph()
 
     @eqx.filter_jit
     @eqx.filter_grad

@@ -17,6 +17,7 @@ QUERIES = np.array([0.2, 0.5, 0.7, 2.0, 2.2, 3.1])
 
 def by_hand(flow, jump, z, stream, t0, **options):
     """The same by single solves: the states on both sides of each jump."""
+    jump = eqx.filter_jit(jump)
     before, after, t, graph = [], [], t0, stream.graph_at(0)
     for k, t_k in enumerate(np.asarray(stream.times)):
         z = gde.solve(flow, z, [t, t_k], graph, **options).states[-1]
@@ -49,17 +50,17 @@ def test_flow_and_jump_in_turn(changing, t0):
     assert sol.seen[at[0.5]] == -1 and sol.status == gde.Status.SUCCESS and sol.reached == TIMES[-1]
 
 
-@pytest.mark.parametrize(("solver", "order"), [("euler", 1), ("heun", 2), ("rk4", 4)])
-def test_fixed_steps_converge_with_their_order(solver, order, x64):
+def test_fixed_steps_converge_with_their_order(x64):
     (flow, jump), stream, z0 = parts(), make_stream(), start()
     exact = gde.solve_hybrid(flow, jump, z0, stream, [3.1], solver="rk4", num_steps=100)
 
-    def error(num_steps):
+    def error(solver, num_steps):
         sol = gde.solve_hybrid(flow, jump, z0, stream, [3.1], solver=solver, num_steps=num_steps)
         assert sol.stats["num_steps"] == num_steps * len(TIMES)
         return np.abs(sol.states - exact.states).max()
 
-    assert np.log2(error(4) / error(8)) == pytest.approx(order, abs=0.35)
+    for solver, order in (("euler", 1), ("heun", 2), ("rk4", 4)):
+        assert np.log2(error(solver, 5) / error(solver, 10)) == pytest.approx(order, abs=0.35), solver
 
 
 def test_intervals_learn_their_first_step_from_the_one_before():
@@ -91,7 +92,7 @@ def test_a_flow_that_depends_on_time(x64):
 )
 def test_a_batch_is_its_streams(kind, num_steps, x64):
     flow, jump = parts()
-    lengths = [4, 2, 3]
+    lengths = [4, 2, 2]
     streams = [make_stream(b, TIMES[:n] * (1 + 0.3 * b), kind == "changing") for b, n in enumerate(lengths)]
     if kind == "shared":
         streams = [make_stream(b, TIMES * (1 + 0.3 * b), False) for b in range(3)]
@@ -101,6 +102,8 @@ def test_a_batch_is_its_streams(kind, num_steps, x64):
         assert batch.graphs.senders.ndim == 1 and batch.times.shape == (3, 4)
     else:
         batch = GraphStream.stack(streams)
+        # With as many edges, so that those of one length share a program.
+        streams = [s.pad(len(s), num_edges=batch.graphs.senders.shape[-1]) for s in streams]
     queries = np.stack([np.asarray(s.times)[0] + np.array([0.0, 0.3, 4.0]) for s in streams])
     options = {"solver": "bosh3", "num_steps": num_steps, "rtol": 1e-8, "atol": 1e-8}
     z0 = jnp.stack([start(b) for b in range(3)])
@@ -224,12 +227,15 @@ def exact_height(z0, share, t):
 @pytest.mark.parametrize(("num_steps", "adjoint"), [(3, "direct"), (20, "direct"), (20, "checkpoint")])
 def test_a_ball_bounces(num_steps, adjoint, x64):
     t = np.array([0.5, 1.3, 1.5, 2.2])
-    found, sol = height(jnp.asarray(1.0), 0.8, t, num_steps, adjoint)
+
+    def heights(z0, share):
+        found, sol = height(z0, share, t, num_steps, adjoint)
+        return found, (found, sol.stats["num_events"])
+
+    run = jax.jit(jax.jacobian(heights, (0, 1), has_aux=True))
+    grads, (found, num_events) = run(jnp.asarray(1.0), jnp.asarray(0.8))
     np.testing.assert_allclose(found, exact_height(1.0, 0.8, t), atol=1e-9)
-    assert sol.stats["num_events"] == 2
-    grads = jax.jacobian(lambda z0, share: height(z0, share, t, num_steps, adjoint)[0], (0, 1))(
-        jnp.asarray(1.0), jnp.asarray(0.8)
-    )
+    assert num_events == 2
     for grad, step in zip(grads, ((1e-6, 0), (0, 1e-6)), strict=True):
         ends = [exact_height(1.0 + s * step[0], 0.8 + s * step[1], t) for s in (1, -1)]
         np.testing.assert_allclose(grad, (ends[0] - ends[1]) / 2e-6, atol=1e-6)

@@ -36,23 +36,33 @@ def loss(fields_and_state, graph, **options):
     return jnp.mean(weight * sol.states**2)
 
 
-def gradient(fields_and_state, graph, **options):
-    grads = eqx.filter_jit(eqx.filter_grad(lambda x, g: loss(x, g, **options)))(fields_and_state, graph)
-    return jax.flatten_util.ravel_pytree(eqx.filter(grads, eqx.is_inexact_array))[0]
+def program(fields_and_state, graph, **options):
+    """The loss and its gradient, one compiled function of the parameters and the state in one vector; and that."""
+    params, static = eqx.partition(fields_and_state, eqx.is_inexact_array)
+    flat, unravel = jax.flatten_util.ravel_pytree(params)
+
+    @eqx.filter_jit
+    @eqx.filter_value_and_grad
+    def run(flat, graph):
+        return loss(eqx.combine(unravel(flat), static), graph, **options)
+
+    return lambda flat: run(flat, graph), flat
+
+
+def gradient(*args, **options):
+    run, flat = program(*args, **options)
+    return run(flat)[1]
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("options", [{"solver": "heun", "dt0": 0.1}, {"rtol": 1e-2, "atol": 1e-2}], ids=str)
 def test_the_gradient_is_that_of_the_steps(options):
     """Finite differences of the program itself, along random directions."""
-    given, graph = problem()
-    grad = gradient(given, graph, **options)
-    params, static = eqx.partition(given, eqx.is_inexact_array)
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    value = jax.jit(lambda flat: loss(eqx.combine(unravel(flat), static), graph, **options))
+    run, flat = program(*problem(), **options)
+    grad = run(flat)[1]
     for direction in np.random.default_rng(0).standard_normal((3, flat.size)):
         direction, h = direction / np.linalg.norm(direction), 1e-6
-        numeric = (value(flat + h * direction) - value(flat - h * direction)) / (2 * h)
+        numeric = (run(flat + h * direction)[0] - run(flat - h * direction)[0]) / (2 * h)
         np.testing.assert_allclose(grad @ direction, numeric, atol=1e-7)
 
 
@@ -95,12 +105,16 @@ def test_gradients_in_what_functions_close_over_and_under_vmap():
 
     keys = jax.random.split(KEY, 4)
     still, one = lambda t, z, g: 0 * z, lambda t, z, g: jnp.ones_like(z)
+
+    @jax.jit
+    @jax.vmap
+    def noise_of(key):
+        return gde.solve_sde(still, one, jnp.zeros(3), [0.0, 1.0], key=key, dt0=1.0, throw=False).states[-1]
+
+    w = noise_of(keys)
     for adjoint in ("checkpoint", "backsolve"):
         run = jax.jit(jax.vmap(jax.value_and_grad(lambda n, k: value(n, k, adjoint), has_aux=True), (None, 0)))  # noqa: B023
         (_, z), grads = run(0.5, keys)
-        w = jax.vmap(
-            lambda k: gde.solve_sde(still, one, jnp.zeros(3), [0.0, 1.0], key=k, dt0=1.0, throw=False).states[-1]
-        )(keys)
         np.testing.assert_allclose(grads, jnp.sum(w * z, axis=1), rtol=0.02, atol=0.02)
 
 

@@ -10,7 +10,7 @@ import scipy.integrate
 
 import neuralgde as gde
 from neuralgde.integrate import SOLVERS
-from problems import PROBLEMS, every_field, forced, heat, small_graph
+from problems import PROBLEMS, forced, heat, make_field, small_graph
 
 ORDERS = {
     "euler": 1, "heun": 2, "midpoint": 2, "ralston": 2, "bosh3": 3, "rk4": 4, "tsit5": 5, "dopri5": 5, "dopri8": 8,
@@ -64,7 +64,7 @@ def test_problems_with_exact_solutions(problem):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", ["gcde", "gade", "chebyshev"])
 def test_against_scipy(name):
-    field, graph = every_field()[name], small_graph()
+    field, graph = make_field(name), small_graph()
     z0 = np.random.default_rng(0).standard_normal((graph.num_nodes, 4))
     times = np.linspace(0, 1, 5)
     evaluate = jax.jit(lambda t, z: field(t, z.reshape(z0.shape), graph).ravel())
@@ -155,7 +155,7 @@ class TestBatch:
         return jnp.asarray(np.random.default_rng(1).standard_normal((4, 6, 4)))
 
     def alone(self, graphs, **options):
-        field = every_field()["chebyshev"]
+        field = make_field("chebyshev")
         return np.stack(
             [
                 gde.solve(field, z, t, g, **options).states
@@ -178,7 +178,7 @@ class TestBatch:
             edges = None if layout == "pairs" else max(g.num_edges for g in graphs)
             graphs = [g.pad(num_edges=edges) for g in graphs]
             graph = jax.tree.map(lambda *x: jnp.stack(x), *graphs)
-        sol = gde.solve(every_field()["chebyshev"], self.states(), self.times, graph, **options)
+        sol = gde.solve(make_field("chebyshev"), self.states(), self.times, graph, **options)
         np.testing.assert_allclose(sol.states, self.alone(graphs, **options), atol=tolerance)
         np.testing.assert_array_equal(sol.states[3], np.stack([self.states()[3]] * 3))
 
@@ -186,7 +186,7 @@ class TestBatch:
         graph = small_graph()
         wide = graph.pad(num_nodes=9, num_edges=40)
         z0 = self.states()[0]
-        field = every_field()["gmde"]
+        field = make_field("gmde")
         for options in ({"solver": "rk4", "dt0": 0.1}, {"solver": "tsit5"}):
             sol = gde.solve(field, z0, [0.0, 1.0], graph, **options)
             padded = gde.solve(field, jnp.pad(z0, ((0, 3), (0, 0))), [0.0, 1.0], wide, **options)
@@ -194,7 +194,7 @@ class TestBatch:
             assert int(padded.stats["num_steps"]) == int(sol.stats["num_steps"])
 
     def test_breakpoints_of_each_sample(self):
-        field, graph = every_field()["piecewise"], small_graph()
+        field, graph = make_field("piecewise"), small_graph()
         times = np.array([[0.0, 1.0], [0.2, 0.5], [1.0, 0.1], [0.4, 0.4]])
         for options in ({"solver": "rk4", "dt0": 0.02}, {"solver": "dopri8", "rtol": 1e-9, "atol": 1e-9}):
             sol = gde.solve(field, self.states(), times, graph, **options)
@@ -205,7 +205,7 @@ class TestBatch:
 @pytest.mark.usefixtures("x64")
 def test_steps_end_at_breakpoints():
     """A step across a jump of the parameters would cost the method its order."""
-    field, graph = every_field()["piecewise"], small_graph()
+    field, graph = make_field("piecewise"), small_graph()
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))
     pieces, z = [0.0, 1 / 3, 2 / 3, 1.0], z0
     for a, b in itertools.pairwise(pieces):
@@ -226,7 +226,7 @@ def test_steps_end_at_breakpoints():
 )
 @pytest.mark.parametrize("times", [(1 / 3, 2 / 3), (2 / 3, 1 / 3)], ids=["forwards", "backwards"])
 def test_a_solve_may_start_and_end_at_breakpoints(times, options):
-    field, graph = every_field()["piecewise"], small_graph()
+    field, graph = make_field("piecewise"), small_graph()
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))
     sol = gde.solve(field, z0, times, graph, **options)
     frozen = gde.solve(field.at(0.5), z0, times, graph, **options)

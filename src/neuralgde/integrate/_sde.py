@@ -104,7 +104,7 @@ def solve_sde(
 
     sol = _solve(
         Equation(drift, diffusion, graph, interpretation == "ito", componentwise), z0, times, key, jumps, scalar(dt0),
-        scalar(first_step), solver, rtol, atol, limit, keep_every, batched,
+        scalar(first_step), solver, scalar(rtol), scalar(atol), limit, keep_every, batched,
     )  # fmt: skip
     return raise_or_return(sol, (drift, diffusion), max_steps) if throw else sol
 

@@ -19,8 +19,8 @@ class Steps(NamedTuple):
     """How to step. `dt` is None where the steps adapt; `gap` where nothing jumps; every how many states one is kept."""
 
     method: Method
-    rtol: float
-    atol: float
+    rtol: Array
+    atol: Array
     dt: Array | None
     first_step: Array | None
     gap: Array | None
