@@ -47,8 +47,11 @@ def optimised():
     """Programs optimised as everybody's are, for the length of one test."""
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
+    # Programs that were compiled before would be taken as they are, and those of this test by later ones.
+    jax.clear_caches()
     yield
     jax.config.update("jax_disable_most_optimizations", before)
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -74,6 +74,20 @@ def test_intervals_learn_their_first_step_from_the_one_before():
     np.testing.assert_allclose(sol.before[1:], np.broadcast_to(alone.states[-1], sol.before[1:].shape), atol=1e-3)
 
 
+def test_padding_changes_no_step():
+    flow = lambda t, z, graph: 3 * jnp.cos(2 * z)  # noqa: E731
+    jump = lambda t, z, x, mask, graph: jnp.zeros_like(z)  # noqa: E731
+    stream = GraphStream(np.array([0.0, 0.1, 5.0, 6.0]), np.ones((4, NODES, 1)), small_graph())
+    plain, one, two = (
+        gde.solve_hybrid(flow, jump, jnp.zeros((NODES, 2)), s, [6.5], solver="dopri5", num_steps=None)
+        for s in (stream, stream.pad(5), stream.pad(6))
+    )
+    # Where no time passes steps cost what they cost, and nothing is learned for the flow to the query.
+    n = [int(sol.stats["num_steps"]) for sol in (plain, one, two)]
+    assert n[2] - n[1] == n[1] - n[0]
+    np.testing.assert_allclose(one.states, plain.states, atol=1e-6)
+
+
 def test_a_flow_that_depends_on_time(x64):
     # dz/dt = cos t between jumps that add x: z is a sum of sines and of what was seen.
     stream = make_stream(changing=False)

@@ -35,7 +35,7 @@ class Dynamics(NamedTuple):
 
 
 class Flown(NamedTuple):
-    """The state at the end of an interval, and how it went; `opening` is what its first adaptive step was to be."""
+    """The state at the end of an interval, and how it went; `opening` is how long its first adaptive step was to be."""
 
     z: Any
     status: Array
@@ -67,11 +67,17 @@ def flow_over(
     assert isinstance(solver, diffrax.AbstractSolver)  # by HybridConfig.checked
     stages = explicit_stages(solver)
     if config.num_steps is None or config.adjoint == "backsolve" or stages is None:
-        outcome = _engine(z, span, solver, config, guess)
+        # Steps are shares of the interval, of which the longest of the batch decides.
+        longest = jnp.max(span.length)
+        moves = longest > 0
+        outcome = _engine(z, span, solver, config, jnp.where(moves, guess / jnp.where(moves, longest, 1), 0))
         stats = outcome.stats
         # Where a solve failed its last state is one from on the way: nothing may be made of it.
         z = jnp.where(outcome.status == Status.SUCCESS, outcome.states[-1], jnp.nan)
-        opening = guess if outcome.opening is None else outcome.opening
+        opening = guess
+        if outcome.opening is not None:
+            # Where no time passes nothing is learned of steps.
+            opening = jax.lax.stop_gradient(jnp.where(moves, outcome.opening * longest, guess))
         return Flown(z, outcome.status, stats["num_steps"], stats["num_evaluations"], zero, opening)
     z, num_events = _fixed(z, span, stages, config.num_steps, event, remat=config.adjoint == "checkpoint")
     count = jnp.asarray(config.num_steps, jnp.int32)

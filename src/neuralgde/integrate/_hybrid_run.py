@@ -97,7 +97,7 @@ def _over_steps(dynamics: Dynamics, jump, prepare, fixed: Graph | None, z0: Arra
         graph = graph_of(step)
         after = jumped(before, step, graph)
         flown = flow_over(dynamics, after, step.times, next_times, graph, guess)
-        return (flown.z, flown.opening), (before, after, flown._replace(z=None))
+        return (flown.z, flown.opening), (before, after, flown._replace(z=None, opening=None))
 
     flights, opening = [], jnp.zeros((), steps.times.dtype)
     if t0 is not None:

@@ -125,9 +125,10 @@ def fit_seeds(
 def make_seeds(make: Callable[[PRNGKeyArray], Any], keys: Key[Array, " seeds"]) -> Any:
     """The models make(key) of all keys, as `fit_seeds` takes them.
 
-    One program draws all initial values: one by one they would be as many programs as there are shapes.
+    One program draws all initial values: one by one they would be as many programs as there are shapes. So `make` is
+    traced, and cannot look at the values of arrays.
     """
-    return eqx.filter_jit(eqx.filter_vmap(make))(keys)
+    return eqx.filter_jit(eqx.filter_vmap(make))(_typed(keys))
 
 
 def _typed(key: Array) -> Array:
