@@ -11,7 +11,8 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTEST  := $(BIN)/python -m pytest
 # Compiling is most of what the tests do. XLA's older code for fused operations compiles in about half the time, and leaving
 # optimisations out saves a third of the rest. `make test COMPILE_FAST=` compiles as for everybody, as the other groups do.
-COMPILE_FAST ?= XLA_FLAGS=--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters JAX_DISABLE_MOST_OPTIMIZATIONS=1
+COMPILE_FAST ?= XLA_FLAGS="$$XLA_FLAGS --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters" \
+                JAX_DISABLE_MOST_OPTIMIZATIONS=1
 COMPILE := .cache/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
            --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 

@@ -49,6 +49,9 @@ def test_a_run_writes_results_and_figures(tmp_path, series, monkeypatch):
     assert still.mean > 0 and still.std > 0
     for model in TINY.models:
         assert np.isfinite(again.find(model, "keep 0.7", "mae").mean)
+    # What the seeds say together is no worse than they are one by one.
+    one, both = (again.find(name, "keep 0.7", "rmse_sensor").mean for name in ("GCDE-GRU+", "GCDE-GRU+, mean of 2"))
+    assert both <= one
     # Ours starts from the last value, so that one epoch is enough to be near to standing still.
     assert again.find("GCDE-GRU+", "keep 0.7", "rmse_sensor").mean < 2 * still.mean
     assert "about 0 s left" in text.read_text()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
+from gradients import gradient, program
 from problems import FIELDS, make_field, small_graph
 
 TIMES = (0.0, 0.4, 0.9)
@@ -24,24 +25,6 @@ def loss(field_and_state, graph, adjoint, **options):
     return jnp.mean(weight * sol.states**2)
 
 
-def program(field_and_state, graph, adjoint, **options):
-    """The loss and its gradient, one compiled function of the parameters and the state in one vector; and that."""
-    params, static = eqx.partition(field_and_state, eqx.is_inexact_array)
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-
-    @eqx.filter_jit
-    @eqx.filter_value_and_grad
-    def run(flat, graph):
-        return loss(eqx.combine(unravel(flat), static), graph, adjoint, **options)
-
-    return lambda flat: run(flat, graph), flat
-
-
-def gradient(*args, **options):
-    run, flat = program(*args, **options)
-    return run(flat)[1]
-
-
 def problem(name):
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))
     return (make_field(name), z0), small_graph()
@@ -54,13 +37,13 @@ def test_adjoints_agree(name, request):
         # Its kinks magnify how results are rounded: it is held to what programs of users give.
         request.getfixturevalue("optimised")
     fz, graph = problem(name)
-    direct = gradient(fz, graph, "direct", max_steps=MOST)
+    direct = gradient(loss, fz, graph, adjoint="direct", max_steps=MOST)
     # Checkpoints have two engines, one of them for the solvers most people use. Where a field has kinks, two solvers
     # differ by more than two adjoints do.
     engines = {"gade": ["dopri8"], "gcde": ["tsit5", "dopri8"]}.get(name, ["tsit5"])
     for adjoint, solver in [("backsolve", "dopri8"), *(("checkpoint", solver) for solver in engines[1:])]:
-        np.testing.assert_allclose(gradient(fz, graph, adjoint, solver=solver), direct, atol=1e-5)
-    run, flat = program(fz, graph, "checkpoint", solver=engines[0])
+        np.testing.assert_allclose(gradient(loss, fz, graph, adjoint=adjoint, solver=solver), direct, atol=1e-5)
+    run, flat = program(loss, fz, graph, adjoint="checkpoint", solver=engines[0])
     np.testing.assert_allclose(run(flat)[1], direct, atol=1e-5)
 
     # Along random directions: each tells of all parameters at once.
@@ -74,9 +57,9 @@ def test_adjoints_agree(name, request):
 @pytest.mark.usefixtures("x64")
 def test_fixed_steps_differentiate():
     fz, graph = problem("gcde")
-    adaptive = gradient(fz, graph, "checkpoint", solver="tsit5")
+    adaptive = gradient(loss, fz, graph, adjoint="checkpoint", solver="tsit5")
     for adjoint in ("checkpoint", "direct", "backsolve"):
-        fixed = gradient(fz, graph, adjoint, solver="rk4", dt0=0.01)
+        fixed = gradient(loss, fz, graph, adjoint=adjoint, solver="rk4", dt0=0.01)
         np.testing.assert_allclose(fixed, adaptive, atol=1e-5, err_msg=adjoint)
 
 

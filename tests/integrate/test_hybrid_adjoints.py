@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
+from gradients import gradient, program
 from neuralgde.graph import GraphStream
 from streams import NODES, SIZE, TIMES, make_stream, parts, start
 
@@ -29,44 +30,25 @@ def problem():
     return (*parts(), start(), stream.values, stream.graphs.weights), stream
 
 
-def program(**options):
-    """The loss and its gradient, one compiled function of all that is trained in one vector; and that."""
-    trained, stream = problem()
-    params, static = eqx.partition(trained, eqx.is_inexact_array)
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-
-    @eqx.filter_jit
-    @eqx.filter_value_and_grad
-    def run(flat, stream):
-        return loss(eqx.combine(unravel(flat), static), stream, **options)
-
-    return lambda flat: run(flat, stream), flat
-
-
-def gradient(**options):
-    run, flat = program(**options)
-    return run(flat)[1]
-
-
 TIGHT = {"solver": "tsit5", "num_steps": None, "rtol": 1e-9, "atol": 1e-9}
 
 
 @pytest.mark.usefixtures("x64")
 def test_the_continuous_adjoint_equals_the_discrete_gradient():
     # Graphs change at every step, sensors are missing, times are irregular; inputs and edge weights are differentiated.
-    discrete = gradient(**TIGHT, adjoint="checkpoint")
-    np.testing.assert_allclose(gradient(**TIGHT, adjoint="backsolve"), discrete, atol=1e-7)
+    discrete = gradient(loss, *problem(), **TIGHT, adjoint="checkpoint")
+    np.testing.assert_allclose(gradient(loss, *problem(), **TIGHT, adjoint="backsolve"), discrete, atol=1e-7)
     assert np.abs(discrete).max() > 1e-2
 
 
 @pytest.mark.usefixtures("x64")
 def test_fixed_steps_have_one_gradient():
     fixed = {"queries": (), "t0": None, "solver": "heun", "num_steps": 60}
-    run, flat = program(**fixed)
+    run, flat = program(loss, *problem(), **fixed)
     direct = run(flat)[1]
-    np.testing.assert_allclose(gradient(**fixed, adjoint="checkpoint"), direct, atol=1e-12)
+    np.testing.assert_allclose(gradient(loss, *problem(), **fixed, adjoint="checkpoint"), direct, atol=1e-12)
     # The continuous adjoint differs from the gradient of the steps by their error.
-    off = np.abs(gradient(**fixed, adjoint="backsolve") - direct).max()
+    off = np.abs(gradient(loss, *problem(), **fixed, adjoint="backsolve") - direct).max()
     assert 1e-10 < off < 1e-4
 
     for direction in np.random.default_rng(0).standard_normal((3, flat.size)):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
+from gradients import gradient, program
 from neuralgde.integrate import _sde
 from problems import small_graph
 
@@ -36,29 +37,11 @@ def loss(fields_and_state, graph, **options):
     return jnp.mean(weight * sol.states**2)
 
 
-def program(fields_and_state, graph, **options):
-    """The loss and its gradient, one compiled function of the parameters and the state in one vector; and that."""
-    params, static = eqx.partition(fields_and_state, eqx.is_inexact_array)
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-
-    @eqx.filter_jit
-    @eqx.filter_value_and_grad
-    def run(flat, graph):
-        return loss(eqx.combine(unravel(flat), static), graph, **options)
-
-    return lambda flat: run(flat, graph), flat
-
-
-def gradient(*args, **options):
-    run, flat = program(*args, **options)
-    return run(flat)[1]
-
-
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("options", [{"solver": "heun", "dt0": 0.1}, {"rtol": 1e-2, "atol": 1e-2}], ids=str)
 def test_the_gradient_is_that_of_the_steps(options):
     """Finite differences of the program itself, along random directions."""
-    run, flat = program(*problem(), **options)
+    run, flat = program(loss, *problem(), **options)
     grad = run(flat)[1]
     for direction in np.random.default_rng(0).standard_normal((3, flat.size)):
         direction, h = direction / np.linalg.norm(direction), 1e-6
@@ -71,8 +54,8 @@ def test_the_gradient_is_that_of_the_steps(options):
 def test_adjoints_agree_on_the_same_path(solver):
     given, graph = problem()
     options = {"solver": solver, "dt0": 2.0**-10}
-    steps = gradient(given, graph, adjoint="checkpoint", **options)
-    equation = gradient(given, graph, adjoint="backsolve", **options)
+    steps = gradient(loss, given, graph, adjoint="checkpoint", **options)
+    equation = gradient(loss, given, graph, adjoint="backsolve", **options)
     assert np.linalg.norm(steps) > 0.1
     np.testing.assert_allclose(equation, steps, atol=1e-3)
 
@@ -81,7 +64,7 @@ def test_adjoints_agree_on_the_same_path(solver):
 def test_adjoints_agree_with_adaptive_steps():
     given, graph = problem()
     options = {"rtol": 1e-4, "atol": 1e-4, "max_steps": 2**16}
-    steps, equation = (gradient(given, graph, adjoint=name, **options) for name in ("checkpoint", "backsolve"))
+    steps, equation = (gradient(loss, given, graph, adjoint=name, **options) for name in ("checkpoint", "backsolve"))
     np.testing.assert_allclose(equation, steps, atol=1e-3)
 
 
@@ -89,9 +72,9 @@ def test_adjoints_agree_with_adaptive_steps():
 def test_keeping_fewer_states_changes_nothing(monkeypatch):
     given, graph = problem()
     options = {"rtol": 1e-2, "atol": 1e-2}
-    all_kept = gradient(given, graph, **options)
+    all_kept = gradient(loss, given, graph, **options)
     monkeypatch.setattr(_sde, "KEEP_ALL_BYTES", 0)
-    np.testing.assert_allclose(gradient(given, graph, **options), all_kept, atol=1e-12)
+    np.testing.assert_allclose(gradient(loss, given, graph, **options), all_kept, atol=1e-12)
 
 
 @pytest.mark.usefixtures("x64")

@@ -10,7 +10,7 @@ from neuralgde._errors import InputError
 from neuralgde.graph import Graph
 from neuralgde.integrate import SolveConfig
 from neuralgde.model import NeuralGDE
-from neuralgde.train import TrainConfig, TrainStatus, fit, fit_seeds, take_seed
+from neuralgde.train import TrainConfig, TrainStatus, fit, fit_seeds, make_seeds, take_seed
 
 KEY = jax.random.key(2)
 
@@ -37,6 +37,16 @@ def fails_below_zero(model, target, key):
 
 def sgd(steps, **options):
     return TrainConfig(steps=steps, optimiser="sgd", rate=0.1, **options)
+
+
+def test_models_of_many_seeds_are_those_of_each():
+    keys = jax.random.split(KEY, 3)
+    together = make_seeds(lambda key: eqx.nn.Linear(2, 3, key=key), keys)
+    again = make_seeds(lambda key: eqx.nn.Linear(2, 3, key=key), jax.random.key_data(keys))
+    for i, key in enumerate(keys):
+        alone = eqx.nn.Linear(2, 3, key=key).weight
+        np.testing.assert_allclose(together.weight[i], alone, rtol=1e-6)
+        np.testing.assert_allclose(again.weight[i], alone, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("same_order", "in_turn"), [(False, False), (True, False), (False, True), (True, True)])

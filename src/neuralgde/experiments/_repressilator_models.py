@@ -148,6 +148,7 @@ def latent_samples(
     observed = np.concatenate(parts, axis=1)
     if name != OURS:
         # What is observed is the state and its noise; ours is trained without any.
+        # Drawn on the host, where nothing has to be compiled for it.
         noise = np.random.default_rng(np.asarray(jax.random.key_data(k_noise))).standard_normal(observed.shape)
         observed = observed + noise * np.asarray(model.noise())[:, 0]
     return task.clip(observed)

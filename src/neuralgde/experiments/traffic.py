@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from .._errors import InputError, unknown_name
+from .._settings import check_number
 from ..data import DataError, SensorSeries, Windows, load_england, load_pemsd7m
 from ..forecast import Ridge, expected, last_value
 from ..report import Result, Row, write_result
@@ -56,7 +57,7 @@ class TrafficConfig:
     - `smooth`: how many times of day the mean day is smoothed over.
     - `regression`: whether ours forecast what the regression per sensor misses, which needs the mean day.
     - `outages`: the share of sensors that go out in the windows that ours are trained on.
-    - `looks`: at the validation windows, in a training.
+    - `looks`: how often a training looks at the validation windows.
     - `england`: settings of the second data set, None to leave it out.
     """
 
@@ -90,6 +91,7 @@ class TrafficConfig:
                 raise InputError(unknown_name("model", name, MODELS))
         if self.regression and not self.mean_day:
             raise InputError("regression: it forecasts from the mean day, and mean_day is off. Switch both off, or on.")
+        check_number("looks", self.looks, whole=True, zero=False)
         for keep in self.keeps:
             if not 0 < keep <= 1:
                 raise InputError(f"keeps: expected shares above 0, up to 1, such as 0.3, got {keep}.")

@@ -22,7 +22,7 @@ VectorField = Callable[[Any, PyTree, Any], PyTree]
 class Steps(NamedTuple):
     """How to step: everything that both engines and the adjoint's backward pass share.
 
-    `guess` is a first step to try, what the first one of a solve like this should have been; 0 where there was none.
+    `guess`, which `run_adaptive` alone heeds, is what the first step of a solve like this should have been, else 0.
     """
 
     solver: diffrax.AbstractSolver

@@ -7,12 +7,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Key, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray, UInt32
 
 from .._errors import InputError
 from ._config import TrainConfig
 from ._loop import train
 from ._result import TrainResult
+
+# One for each seed; raw numbers are keys of the old kind.
+SeedKeys = Key[Array, " seeds"] | UInt32[Array, "seeds 2"]
 
 
 def fit(
@@ -72,7 +75,7 @@ def fit_seeds(
     data: Any,
     config: TrainConfig,
     *,
-    key: PRNGKeyArray | Key[Array, " seeds"],
+    key: PRNGKeyArray | SeedKeys,
     validation: Any = None,
     metric_fn: Callable | None = None,
     frozen: Callable | None = None,
@@ -122,7 +125,7 @@ def fit_seeds(
     )
 
 
-def make_seeds(make: Callable[[PRNGKeyArray], Any], keys: Key[Array, " seeds"]) -> Any:
+def make_seeds(make: Callable[[PRNGKeyArray], Any], keys: SeedKeys) -> Any:
     """The models make(key) of all keys, as `fit_seeds` takes them.
 
     One program draws all initial values: one by one they would be as many programs as there are shapes. So `make` is
