@@ -19,7 +19,7 @@ from neuralgde.report import read_result
 from neuralgde.simulate import freeway_network, simulate_freeway
 
 TINY = TrafficConfig(
-    keeps=(0.7,), days=(2, 1, 1), models=("GRU", "GCDE-GRU+"), repeats=2, paper_epochs=1, steps=16,
+    keeps=(0.7,), days=(2, 1, 1), models=("GRU", "GCDE-GRU+"), repeats=2, regime_repeats=1, paper_epochs=1, steps=16,
     hidden=4, embedding=2, rank=2, england=None,
 )  # fmt: skip
 

@@ -57,6 +57,11 @@ class SensorSeries:
         days = (self.dates - self.dates[0]).astype("timedelta64[D]").astype(np.int64)
         return np.repeat(days * self.slots, self.slots) + self.slot
 
+    @property
+    def days(self) -> Int[np.ndarray, " days"]:
+        """The number of each day in the calendar: that of days since 1970."""
+        return self.dates.astype("datetime64[D]").astype(np.int64)
+
     def take_days(self, days: slice | Sequence[int]) -> "SensorSeries":
         """Some of the days, by their place in `dates`."""
         chosen = np.arange(len(self.dates))[days]

@@ -44,6 +44,7 @@ class Windows(eqx.Module):
     - `base`, `query_base`: what was to be expected at those times, such as the mean day, where there is such a thing.
     - `inputs` (windows, length, nodes, channels): what else is known in advance at the observations.
     - `era` (windows,): which of the graphs that changed in time holds, where they are given stacked.
+    - `day` (windows,): that of the last observation, by its number in the calendar.
 
     Arrays have one shape whatever the spacing, so one compiled program takes any batch of as many windows. A model gets
     `windows.stream(graph)`.
@@ -60,6 +61,7 @@ class Windows(eqx.Module):
     query_base: Float[Array | np.ndarray, "*windows queries nodes features"] | None = None
     inputs: Float[Array | np.ndarray, "*windows length nodes channels"] | None = None
     era: Int[Array | np.ndarray, "*windows"] | None = None
+    day: Int[Array | np.ndarray, "*windows"] | None = None
 
     def __len__(self) -> int:
         """How many windows there are."""
@@ -183,6 +185,7 @@ def make_windows(
         period=series.slots,
         base=None if base is None else base[past][..., None],
         query_base=None if base is None else base[ahead][..., None],
+        day=series.days[past[:, -1] // series.slots].astype(np.int32),
     )
 
 

@@ -7,10 +7,13 @@ import numpy as np
 from jaxtyping import Float
 
 from ..data import Windows
-from ..forecast import Ridge, fit_ridge
-from ._traffic_protocol import TrafficTask, score
+from ..forecast import Analogues, Blend, Ridge, fit_ridge
+from ._traffic_protocol import Forecast, TrafficTask, score
 
 _NEAREST = 6
+# How unlike days may be that count as alike, in mph.
+_WIDTH = 3.0
+_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,3 +39,18 @@ def fit_traffic_ridge(task: TrafficTask, train: Sequence[Windows], validation: W
         return score(model(validation), validation)["rmse_sensor"]
 
     return fit_ridge("rich" if rich else "plain", neighbours, nearest, train, error)
+
+
+def find_analogues(task: TrafficTask) -> Analogues:
+    """What the training days say of days that begin alike; neighbours are those of the Gaussian graph."""
+    return Analogues.of(task.train, np.asarray(task.train.graph("gaussian").to_dense(), float), _WIDTH)
+
+
+def fit_blend(first: Forecast, second: Forecast, validation: Windows) -> Blend:
+    """As much of the second forecast as is best on validation windows."""
+
+    def error(share: float) -> float:
+        return score(a + share * (b - a), validation)["rmse_sensor"]
+
+    a, b = first(validation), second(validation)
+    return Blend(first, second, np.asarray(min(_SHARES, key=error)))

@@ -11,14 +11,24 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..data import SensorSeries, Windows
-from ..forecast import FORECAST_BATCH, FreshWindows, Ridge, SensorError, View, WindowLoss, forecast_windows, on_device
+from ..forecast import (
+    FORECAST_BATCH,
+    Blend,
+    FreshWindows,
+    Ridge,
+    SensorError,
+    View,
+    WindowLoss,
+    forecast_windows,
+    on_device,
+)
 from ..graph import Graph
 from ..train import fit_seeds
 from ._traffic_models import Recipe
 from ._traffic_protocol import TrafficTask
 
 
-def view_of(task: TrafficTask, mean_day: bool, regression: Ridge | None = None) -> View:
+def view_of(task: TrafficTask, mean_day: bool, regression: Ridge | Blend | None = None) -> View:
     """Readings by one scale, or with a mean day how far they are off it, both from the training days."""
     scale = (jnp.asarray(task.scale.mean, float), jnp.asarray(task.scale.std, float))
     if not mean_day:
@@ -41,6 +51,7 @@ def fresh_windows(
     return FreshWindows.of(
         series.values[..., None], series.steps, series.steps % series.slots, period=series.slots, length=length,
         keep=keep, queries=queries, outages=outages, base=None if base is None else base[..., None],
+        day=np.repeat(series.days, series.slots),
     )  # fmt: skip
 
 
@@ -93,7 +104,7 @@ def train_models(
     how: Recipe,
     *,
     keep: float,
-    regression: Ridge,
+    regression: Ridge | Blend,
     key: Array,
     log: Path | None = None,
 ) -> Outcome:

@@ -13,12 +13,12 @@ from rich.console import Console
 from .._errors import InputError, unknown_name
 from .._settings import check_number
 from ..data import DataError, SensorSeries, Windows, load_england, load_pemsd7m
-from ..forecast import Ridge, expected, last_value
+from ..forecast import Blend, Ridge, expected, last_value
 from ..report import Result, Row, write_result
 from ..simulate import simulate_freeway
 from ..train import make_seeds
 from ._progress import Progress
-from ._traffic_baselines import SensorMean, fit_traffic_ridge
+from ._traffic_baselines import SensorMean, find_analogues, fit_blend, fit_traffic_ridge
 from ._traffic_england import EnglandTask, naive_rows
 from ._traffic_england_models import EnglandConfig, train_england
 from ._traffic_figures import draw_figures
@@ -47,7 +47,7 @@ class TrafficConfig:
     - `keeps`: the shares of snapshots that are kept, in training, validation and test alike.
     - `days`: to train, validate and test on, from the first.
     - `length`: observations in a window.
-    - `repeats`: undersamplings of the test days.
+    - `repeats`: undersamplings of the test days; `regime_repeats`: of those unlike training.
     - `paper_epochs`: of the paper's models, with its optimiser and schedule.
     - `steps`, `rate`: of ours, which see new windows at every step.
     - `hidden`, `operator`, `rank`, `embedding`, `time_scale`: as in `gcde_gru`. `flow_steps`: of our flow, by Heun's
@@ -56,6 +56,7 @@ class TrafficConfig:
     - `mean_day`: whether ours are shown how far readings are off the mean day.
     - `smooth`: how many times of day the mean day is smoothed over.
     - `regression`: whether ours forecast what the regression per sensor misses, which needs the mean day.
+    - `alike`: whether that regression is blended with what followed on training days that began alike.
     - `outages`: the share of sensors that go out in the windows that ours are trained on.
     - `looks`: how often a training looks at the validation windows.
     - `england`: settings of the second data set, None to leave it out.
@@ -66,6 +67,7 @@ class TrafficConfig:
     length: int = 5
     models: tuple[str, ...] = MODELS
     repeats: int = 20
+    regime_repeats: int = 5
     batch_size: int = 32
     paper_epochs: int = 40
     steps: int = 640
@@ -80,6 +82,7 @@ class TrafficConfig:
     mean_day: bool = True
     smooth: int = 7
     regression: bool = True
+    alike: bool = True
     outages: float = 0.1
     looks: int = 20
     england: EnglandConfig | None = dataclasses.field(default_factory=EnglandConfig)
@@ -101,7 +104,7 @@ class TrafficConfig:
         """Small enough to look at in a few minutes: one share, few days and epochs, two pairs of models."""
         return TrafficConfig(
             keeps=(0.3,), days=(10, 5, 5), models=("GCGRU", "GCDE-GRU", "GCGRU+", "GCDE-GRU+"), repeats=3,
-            paper_epochs=3, steps=60, looks=5, england=EnglandConfig(steps=30),
+            regime_repeats=2, paper_epochs=3, steps=60, looks=5, england=EnglandConfig(steps=30),
         )  # fmt: skip
 
 
@@ -175,18 +178,22 @@ def _load(console: Console, days: int) -> SensorSeries:
 
 def _naive(
     task: TrafficTask, keep: float, config: TrafficConfig, progress: Progress
-) -> tuple[dict[str, Forecast], Ridge, list[Row], dict[str, Any]]:
-    """What needs no network, of that the regression per sensor, and rows and errors by gap."""
+) -> tuple[dict[str, Forecast], Ridge | Blend, list[Row], dict[str, Any]]:
+    """What needs no network, of that what ours start from, and rows and errors by gap."""
     progress.start(f"baselines, keep {keep:g}")
     train = [task.windows("train", keep, seed) for seed in range(1 if keep == 1 else _RIDGE_VIEWS)]
     validation = task.windows("validation", keep, seed=0)
     regression = fit_traffic_ridge(task, train, validation, rich=True)
+    alike = find_analogues(task)
+    blend = fit_blend(regression, alike, validation)
     forecasts: dict[str, Forecast] = {
         "sensor mean": SensorMean(task),
         "time of day": expected,
         "persistence": last_value,
         "ridge": fit_traffic_ridge(task, train, validation),
         "ridge per sensor": regression,
+        "days alike": alike,
+        "ridge and days alike": blend,
     }
     test = task.test_windows(keep, config.repeats)
     rows, gaps, shown = [], {}, ""
@@ -196,14 +203,14 @@ def _naive(
         gaps[name] = errors_by_gap(forecast, test)
         shown += f"{name} {scores['rmse_sensor'].mean():.3f}, "
     progress.end(f"{shown[:-2]} mph.")
-    return forecasts, regression, rows, gaps
+    return forecasts, blend if config.alike else regression, rows, gaps
 
 
 def _trained(
     name: str,
     task: TrafficTask,
     keep: float,
-    regression: Ridge,
+    regression: Ridge | Blend,
     config: TrafficConfig,
     seeds: int,
     folder: Path,
@@ -271,8 +278,8 @@ def _regimes(
     keep = min(config.keeps)
     progress.start(f"regimes unlike training, models of keep {keep:g}")
     rows = []
-    for regime, test in task.regimes(config.repeats).items():
-        for name in ("time of day", "persistence", "ridge per sensor"):
+    for regime, test in task.regimes(config.regime_repeats).items():
+        for name in ("time of day", "persistence", "ridge per sensor", "ridge and days alike"):
             rows += rows_of(name, regime, evaluate(naive[keep][name], test))
         for outcome in outcomes:
             if outcome.model in OURS and outcome.setting == f"keep {keep:g}":

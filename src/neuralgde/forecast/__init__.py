@@ -1,5 +1,7 @@
 """Tables in, forecasts out: the Forecaster, models of reaction networks, and what experiments share with them."""
 
+from ._analogues import Analogues as Analogues
+from ._analogues import Blend as Blend
 from ._backtest import BACKTEST_METRICS as BACKTEST_METRICS
 from ._backtest import Backtest as Backtest
 from ._backtest import backtest_table as backtest_table

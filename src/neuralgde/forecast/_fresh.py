@@ -31,6 +31,7 @@ class FreshWindows(eqx.Module):
     base: Float[Array, "rows nodes features"] | None
     inputs: Float[Array, "rows nodes channels"] | None
     era: Int[Array, " rows"] | None
+    day: Int[Array, " rows"] | None
     whole: Int[Array, " rows"]
     part: Float[Array, " rows"]
     phase: Float[Array, " rows"]
@@ -58,6 +59,7 @@ class FreshWindows(eqx.Module):
         base: np.ndarray | None = None,
         inputs: np.ndarray | None = None,
         era: np.ndarray | None = None,
+        day: np.ndarray | None = None,
         longest_gap: float = 1.0,
         horizon: float | None = None,
         reach: float = np.inf,
@@ -80,6 +82,7 @@ class FreshWindows(eqx.Module):
             None if base is None else jnp.asarray(base, float),
             None if inputs is None else jnp.asarray(inputs, float),
             None if era is None else jnp.asarray(era, jnp.int32),
+            None if day is None else jnp.asarray(day, jnp.int32),
             jnp.asarray(np.floor(steps) - np.floor(steps[0]), jnp.int32),
             jnp.asarray(steps - np.floor(steps), float),
             jnp.asarray(phase, float),
@@ -125,6 +128,7 @@ class FreshWindows(eqx.Module):
             query_base=None if self.base is None else self.base[ahead],
             inputs=None if self.inputs is None else self.inputs[past],
             era=None if self.era is None else self.era[rows],
+            day=None if self.day is None else self.day[rows],
         )
 
     def _since(self, others: Int[Array, "batch count"], rows: Int[Array, " batch"]) -> Float[Array, "batch count"]:

@@ -90,8 +90,8 @@ def _view(mean: Any, std: Any, off: Any, lines: tuple[Ridge, ...]) -> View:
     return View(mean, std, off, lines)
 
 
-def on_device(lines: tuple[Ridge, ...]) -> tuple[Ridge, ...]:
-    """Regressions as compiled programs take them."""
+def on_device(lines: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Regressions, or other forecasts of windows, as compiled programs take them."""
 
     def put(a: np.ndarray) -> Array:
         return jnp.asarray(a, jnp.int32 if a.dtype.kind == "i" else float)

@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from ..data import Windows
 from ..model import Gaussian
-from ._ridge import Ridge
 
 
 class View(eqx.Module):
@@ -17,14 +16,14 @@ class View(eqx.Module):
 
     `mean` and `std` are those of readings, of all sensors together or of each; `off_std` that of what is off, None
     where a network is shown the readings themselves. What is to be expected is known for all times, so also for those
-    asked for. With `lines`, a regression for each variable, forecasts are how far off those the truth will be: the
-    network learns what a straight line misses.
+    asked for. With `lines`, for each variable a `Ridge` or another forecast of windows, the network says how far off
+    those the truth will be: it learns what a straight line misses.
     """
 
     mean: Float[Array, "..."]
     std: Float[Array, "..."]
     off_std: Float[Array, "..."] | None
-    lines: tuple[Ridge, ...] = ()
+    lines: tuple[Any, ...] = ()
 
     def show(self, windows: Windows) -> tuple[Windows, Array | None]:
         """The window in the units of the network, and its inputs: what was to be expected, and the windows' own."""
