@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 
 def ours(a, z):
-    return jnp.sum(jnp.sin(Dense.of(a) @ jnp.tanh(Dense.of(a).T @ jnp.sin(Dense.of(a) @ z))))
+    return jnp.sum(jnp.sin(Dense.of(a).times_product(jnp.tanh(Dense.of(a).T @ jnp.sin(Dense.of(a) @ z)))))
 
 
 def plain(a, z):
@@ -53,6 +53,14 @@ def test_one_matrix_with_many_states_is_one_product():
     a, z = operands()
     text = str(jax.make_jaxpr(jax.vmap(lambda z: Dense.of(a) @ z))(jnp.stack([z] * 7)))
     assert "f64[4,14]" in text
+
+
+@pytest.mark.parametrize(("nodes", "unrolled"), [(5, True), (40, False)])
+def test_a_batch_of_small_products_is_one_loop(nodes, unrolled):
+    a, z = jnp.ones((3, nodes, nodes)), jnp.ones((3, nodes, 2))
+    program = jax.jit(jax.vmap(lambda a, z: Dense.of(a).times_product(z)))
+    assert ("dot_general" not in program.lower(a, z).as_text()) == unrolled
+    np.testing.assert_allclose(program(a, z), a @ z, atol=1e-12)
 
 
 def test_shapes():

@@ -279,3 +279,13 @@ def test_wrong_states_are_refused(layout, z, part):
     with pytest.raises(InputError) as error:
         op @ z
     assert part in str(error.value)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("sizes", [(2, 5), (5, 2)])
+def test_linear_is_the_product_with_a_weight_in_either_order(layout, sizes):
+    op = Graph.from_edges([0, 1, 2], [1, 2, 0], num_nodes=4, layout=layout).operator("gcn")
+    rng = np.random.default_rng(0)
+    z, weight = rng.standard_normal((4, sizes[0])), rng.standard_normal(sizes)
+    found = op.linear(jnp.asarray(z, float), jnp.asarray(weight, float))
+    np.testing.assert_allclose(found, np.asarray(op.to_dense()) @ z @ weight, atol=1e-5)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from .._errors import InputError, unknown_name
 from ._build import check_single
 from ._csr import CSR
-from ._dense import Dense
+from ._dense import Dense, is_small
 
 if TYPE_CHECKING:
     from ._graph import Graph
@@ -22,6 +22,11 @@ class AbstractOperator(eqx.Module):
 
     @abc.abstractmethod
     def __matmul__(self, z: Float[Array, "nodes *features"]) -> Float[Array, "nodes *features"]: ...
+
+    def linear(self, z: Float[Array, "nodes in"], weight: Float[Array, "in out"]) -> Float[Array, "nodes out"]:
+        """L z W, in the order in which the graph's product runs over the fewer features."""
+        in_size, out_size = weight.shape
+        return self @ (z @ weight) if in_size >= out_size else (self @ z) @ weight
 
     @abc.abstractmethod
     def to_dense(self) -> Float[Array, "nodes nodes"]: ...
@@ -34,6 +39,12 @@ class DenseOperator(AbstractOperator):
 
     def __matmul__(self, z):
         return self.matrix @ _checked(z, self.matrix.matrix.shape[-1])
+
+    def linear(self, z, weight):
+        nodes = self.matrix.matrix.shape[-1]
+        if z.ndim == 2 and is_small(nodes, weight.shape[1]):
+            return self.matrix.times_product(_checked(z, nodes) @ weight)
+        return super().linear(z, weight)
 
     def to_dense(self):
         return self.matrix.matrix

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..graph import Graph
 from ._bias import add_bias
 from ._init import glorot
-from ._paths import Operators, along_paths, as_paths, mixed, prepare_paths
+from ._paths import SELF, Operators, along_paths, as_paths, mixed, prepare_paths
 
 
 class GCN(eqx.Module):
@@ -37,10 +37,8 @@ class GCN(eqx.Module):
         return prepare_paths(self.operator, graph)
 
     def __call__(self, z: Float[Array, "nodes in"], graph: Graph) -> Float[Array, "nodes out"]:
-        in_size, out_size = self.weight.shape
-        if isinstance(self.operator, str) and in_size >= out_size:
-            # L (z W) = (L z) W: the graph product runs over the fewer features.
-            (out,) = along_paths(self.operator, z @ self.weight, graph)
+        if isinstance(self.operator, str) and self.operator != SELF:
+            out = graph.operator(self.operator).linear(z, self.weight)
         else:
             out = mixed(along_paths(self.operator, z, graph), self.weight)
         return add_bias(out, self.bias)
