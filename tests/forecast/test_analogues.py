@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from neuralgde import InputError
 from neuralgde.data import SensorSeries, make_windows
-from neuralgde.forecast import Analogues, Blend, last_value
+from neuralgde.forecast import Analogues, Blend, FreshWindows, last_value, on_device
 
 SLOTS, SENSORS = 48, 3
 NEIGHBOURS = np.ones((SENSORS, SENSORS)) - np.eye(SENSORS)
@@ -71,7 +72,7 @@ def test_a_day_and_those_beside_it_tell_nothing_of_themselves():
     windows = make_windows(series, length=4)
     forecast = Analogues.of(series, NEIGHBOURS, 2.0)(windows)
     changed = series_of([days[0], days[1], *(np.full((3, SLOTS, SENSORS), 5.0)), days[5]])
-    third = windows.day == series.days[3]
+    third = windows.day == series.day_numbers[3]
     assert third.sum() == SLOTS
     np.testing.assert_allclose(Analogues.of(changed, NEIGHBOURS, 2.0)(windows)[third], forecast[third], rtol=1e-6)
     # Other days do count.
@@ -84,19 +85,72 @@ def test_without_other_days_it_stands_still():
     np.testing.assert_allclose(Analogues.of(series, NEIGHBOURS, 2.0)(windows), last_value(windows), rtol=1e-6)
 
 
-def test_no_reading_is_needed_at_every_time():
-    holes = deep_and_shallow().values.copy()
-    holes[::7] = np.nan
-    series = dataclasses.replace(deep_and_shallow(), values=holes)
-    assert np.isfinite(Analogues.of(series, NEIGHBOURS, 0.5)(windows_of(dip([30] * SENSORS)))).all()
+def with_holes(series):
+    """One sensor not read on one day, another one read at a single time of day on the third day alone."""
+    values = series.values.reshape(6, SLOTS, SENSORS).copy()
+    values[1, :, 0] = np.nan
+    values[np.arange(6) != 3, 20, 1] = np.nan
+    return dataclasses.replace(series, values=values.reshape(-1, SENSORS))
+
+
+def test_a_day_tells_nothing_of_itself_through_what_others_did_not_read():
+    series = with_holes(deep_and_shallow())
+    windows = make_windows(series, length=4)
+    windows = windows[windows.day == series.day_numbers[3]]
+    changed = series.values.copy()
+    changed[3 * SLOTS : 4 * SLOTS] = 5.0
+    forecast, again = (
+        Analogues.of(dataclasses.replace(series, values=values), NEIGHBOURS, 2.0)(windows)
+        for values in (series.values, changed)
+    )
+    assert np.isfinite(forecast).all()
+    np.testing.assert_allclose(again, forecast, rtol=1e-6)
+
+
+def test_windows_without_a_day_are_refused():
+    windows = dataclasses.replace(windows_of(dip([40] * SENSORS)), day=None)
+    with pytest.raises(InputError, match="day"):
+        Analogues.of(deep_and_shallow(), NEIGHBOURS, 0.5)(windows)
+
+
+def test_between_two_steps_it_is_between_their_forecasts():
+    alike = Analogues.of(deep_and_shallow(), NEIGHBOURS, 0.5)
+    windows = windows_of(dip([25] * SENSORS))
+    at = [alike(dataclasses.replace(windows, query_times=windows.query_times + by)) for by in (0.0, 0.25, 1.0)]
+    np.testing.assert_allclose(at[1], 0.75 * at[0] + 0.25 * at[2], atol=1e-4)
+
+
+def test_gradients_in_what_was_read_are_finite():
+    series = series_of([dip([depth] * SENSORS) for depth in (10, 12, 11, 58, 10, 12)])
+    alike = Analogues.of(series, NEIGHBOURS, 0.3)
+    windows = jax.tree.map(jnp.asarray, make_windows(series, length=4))
+    gradient = jax.grad(lambda v: jnp.sum(alike(dataclasses.replace(windows, values=v))))(windows.values)
+    assert np.isfinite(gradient).all()
+
+
+def test_days_are_told_by_the_calendar():
+    days = np.array(["2024-01-04", "2024-01-05", "2024-01-08"], "datetime64[D]")
+    series = dataclasses.replace(series_of([dip([10] * SENSORS)] * 3), dates=days)
+    numbers = days.astype(int)
+    windows = make_windows(series, length=4)
+    # The last of Friday goes on to nowhere, and Monday has to begin with four of its own.
+    assert np.unique(windows.day, return_counts=True)[1].tolist() == [SLOTS - 3, SLOTS - 1, SLOTS - 4]
+    assert sorted(set(windows.day.tolist())) == numbers.tolist()
+    fresh = FreshWindows.of(
+        series.values[..., None], series.steps, series.steps % SLOTS, period=SLOTS, length=4,
+        day=np.repeat(series.day_numbers, SLOTS),
+    )  # fmt: skip
+    drawn = fresh(jnp.asarray(fresh.rows), jax.random.key(0))
+    assert drawn.day.tolist() == numbers[fresh.rows // SLOTS].tolist()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_a_blend_is_between_its_parts_on_the_host_and_compiled(share):
-    alike = Analogues.of(deep_and_shallow(), NEIGHBOURS, 0.5)
-    blend = Blend(last_value, alike, np.asarray(share))
+    near, far = (Analogues.of(deep_and_shallow(), NEIGHBOURS, width) for width in (0.5, 20.0))
+    blend = Blend(near, far, np.asarray(share))
     windows = windows_of(dip([25] * SENSORS))
-    expected = (1 - share) * last_value(windows) + share * alike(windows)
+    expected = (1 - share) * near(windows) + share * far(windows)
     np.testing.assert_allclose(blend(windows), expected, rtol=1e-6)
-    compiled = jax.jit(lambda alike, w: alike(w))(alike, jax.tree.map(jnp.asarray, windows))
-    np.testing.assert_allclose(compiled, alike(windows), rtol=1e-5)
+    (line,) = on_device((blend,))
+    compiled = jax.jit(lambda line, windows: line(windows))(line, jax.tree.map(jnp.asarray, windows))
+    np.testing.assert_allclose(compiled, expected, rtol=1e-5)

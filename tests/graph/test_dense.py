@@ -55,11 +55,10 @@ def test_one_matrix_with_many_states_is_one_product():
     assert "f64[4,14]" in text
 
 
-@pytest.mark.parametrize(("nodes", "unrolled"), [(5, True), (40, False)])
-def test_a_batch_of_small_products_is_one_loop(nodes, unrolled):
-    a, z = jnp.ones((3, nodes, nodes)), jnp.ones((3, nodes, 2))
+def test_a_batch_of_small_products_is_one_loop():
+    a, z = jnp.ones((3, 5, 5)), jnp.ones((3, 5, 2))
     program = jax.jit(jax.vmap(lambda a, z: Dense.of(a).times_product(z)))
-    assert ("dot_general" not in program.lower(a, z).as_text()) == unrolled
+    assert "dot_general" not in program.lower(a, z).as_text()
     np.testing.assert_allclose(program(a, z), a @ z, atol=1e-12)
 
 

@@ -282,10 +282,11 @@ def test_wrong_states_are_refused(layout, z, part):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("sizes", [(2, 5), (5, 2)])
-def test_linear_is_the_product_with_a_weight_in_either_order(layout, sizes):
-    op = Graph.from_edges([0, 1, 2], [1, 2, 0], num_nodes=4, layout=layout).operator("gcn")
+@pytest.mark.parametrize("sizes", [(2, 5), (5, 2), (1, 5)])
+@pytest.mark.parametrize("nodes", [4, 40])
+def test_linear_is_the_product_with_a_weight_in_either_order(layout, sizes, nodes):
+    op = Graph.from_edges([0, 1, 2], [1, 2, 0], num_nodes=nodes, layout=layout).operator("gcn")
     rng = np.random.default_rng(0)
-    z, weight = rng.standard_normal((4, sizes[0])), rng.standard_normal(sizes)
-    found = op.linear(jnp.asarray(z, float), jnp.asarray(weight, float))
-    np.testing.assert_allclose(found, np.asarray(op.to_dense()) @ z @ weight, atol=1e-5)
+    z, weight = rng.integers(-3, 4, (nodes, sizes[0])), rng.standard_normal(sizes)
+    expected = np.asarray(op.to_dense()) @ z @ weight
+    np.testing.assert_allclose(op.linear(jnp.asarray(z, float), jnp.asarray(weight, float)), expected, atol=1e-5)

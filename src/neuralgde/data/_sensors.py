@@ -58,7 +58,7 @@ class SensorSeries:
         return np.repeat(days * self.slots, self.slots) + self.slot
 
     @property
-    def days(self) -> Int[np.ndarray, " days"]:
+    def day_numbers(self) -> Int[np.ndarray, " days"]:
         """The number of each day in the calendar: that of days since 1970."""
         return self.dates.astype("datetime64[D]").astype(np.int64)
 

@@ -185,7 +185,7 @@ def make_windows(
         period=series.slots,
         base=None if base is None else base[past][..., None],
         query_base=None if base is None else base[ahead][..., None],
-        day=series.days[past[:, -1] // series.slots].astype(np.int32),
+        day=series.day_numbers[past[:, -1] // series.slots].astype(np.int32),
     )
 
 

@@ -13,7 +13,7 @@ from ._traffic_protocol import Forecast, TrafficTask, score
 _NEAREST = 6
 # How unlike days may be that count as alike, in mph.
 _WIDTH = 3.0
-_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
+_SHARES = np.linspace(0, 1, 11)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ def fit_traffic_ridge(task: TrafficTask, train: Sequence[Windows], validation: W
 
 
 def find_analogues(task: TrafficTask) -> Analogues:
-    """What the training days say of days that begin alike; neighbours are those of the Gaussian graph."""
+    """What followed on training days that looked alike; neighbours are those of the Gaussian graph."""
     return Analogues.of(task.train, np.asarray(task.train.graph("gaussian").to_dense(), float), _WIDTH)
 
 

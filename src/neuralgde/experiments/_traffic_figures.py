@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # A model has one colour in all figures.
 _COLOURS: dict[str, str] = dict(zip(MODELS, (PALETTE[5], PALETTE[6], PALETTE[4], PALETTE[1], PALETTE[2]), strict=True))
-_NAIVE = {"persistence": ":", "ridge": "--", "ridge per sensor": "-."}
+_NAIVE = {"persistence": ":", "ridge": "--", "ridge per sensor": "-.", "ridge and days alike": (0, (5, 1, 1, 1, 1, 1))}
 # Parts of an interval that the state is drawn at, and hours that are drawn.
 _POINTS = 8
 _FROM, _UNTIL = 14.0, 20.0
@@ -72,7 +72,7 @@ def _errors(path: Path, gaps: dict[str, Any]) -> None:
     for name, found in gaps[longest].items():
         if name in _NAIVE or name in _COLOURS:
             ax.plot(
-                list(found), [error for error, _ in found.values()], _NAIVE.get(name, "-"), label=name,
+                list(found), [error for error, _ in found.values()], linestyle=_NAIVE.get(name, "-"), label=name,
                 color=_COLOURS.get(name, "black"),
             )  # fmt: skip
     ax.set(xlabel="time since the last observation, in 5 minutes", ylabel="RMSE, mph", title=f"Error by gap, {longest}")

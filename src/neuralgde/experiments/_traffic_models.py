@@ -23,8 +23,8 @@ MODELS = (*PAPER, *OURS)
 class Recipe:
     """What a model is shown and how it is trained: the graph, the view of the readings, fresh windows or not.
 
-    With `regression` it forecasts what the regression per sensor misses. Fresh windows have so many `queries`, and a
-    share `outages` of their sensors goes out.
+    With `regression` it forecasts what the regression per sensor misses, or its blend with days alike. Fresh windows
+    have so many `queries`, and a share `outages` of their sensors goes out.
     """
 
     graph: str

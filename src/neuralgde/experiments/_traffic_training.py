@@ -51,7 +51,7 @@ def fresh_windows(
     return FreshWindows.of(
         series.values[..., None], series.steps, series.steps % series.slots, period=series.slots, length=length,
         keep=keep, queries=queries, outages=outages, base=None if base is None else base[..., None],
-        day=np.repeat(series.days, series.slots),
+        day=np.repeat(series.day_numbers, series.slots),
     )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ class TrafficConfig:
     - `mean_day`: whether ours are shown how far readings are off the mean day.
     - `smooth`: how many times of day the mean day is smoothed over.
     - `regression`: whether ours forecast what the regression per sensor misses, which needs the mean day.
-    - `alike`: whether that regression is blended with what followed on training days that began alike.
+    - `alike`: whether that regression is blended with what followed on training days that looked alike.
     - `outages`: the share of sensors that go out in the windows that ours are trained on.
     - `looks`: how often a training looks at the validation windows.
     - `england`: settings of the second data set, None to leave it out.
@@ -94,7 +94,8 @@ class TrafficConfig:
                 raise InputError(unknown_name("model", name, MODELS))
         if self.regression and not self.mean_day:
             raise InputError("regression: it forecasts from the mean day, and mean_day is off. Switch both off, or on.")
-        check_number("looks", self.looks, whole=True, zero=False)
+        for name in ("looks", "repeats", "regime_repeats"):
+            check_number(name, getattr(self, name), whole=True)
         for keep in self.keeps:
             if not 0 < keep <= 1:
                 raise InputError(f"keeps: expected shares above 0, up to 1, such as 0.3, got {keep}.")
@@ -198,9 +199,10 @@ def _naive(
     test = task.test_windows(keep, config.repeats)
     rows, gaps, shown = [], {}, ""
     for name, forecast in forecasts.items():
-        scores = evaluate(forecast, test)
+        predicted = [forecast(windows)[None] for windows in test]
+        scores = evaluate(_made(predicted, 0), test)
         rows += rows_of(name, f"keep {keep:g}", scores)
-        gaps[name] = errors_by_gap(forecast, test)
+        gaps[name] = errors_by_gap(_made(predicted, 0), test)
         shown += f"{name} {scores['rmse_sensor'].mean():.3f}, "
     progress.end(f"{shown[:-2]} mph.")
     return forecasts, blend if config.alike else regression, rows, gaps

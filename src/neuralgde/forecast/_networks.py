@@ -94,7 +94,7 @@ def on_device(lines: tuple[Any, ...]) -> tuple[Any, ...]:
     """Regressions, or other forecasts of windows, as compiled programs take them."""
 
     def put(a: np.ndarray) -> Array:
-        return jnp.asarray(a, jnp.int32 if a.dtype.kind == "i" else float)
+        return jnp.asarray(a, {"i": jnp.int32, "b": bool}.get(a.dtype.kind, float))
 
     return jax.tree.map(put, lines)
 

@@ -103,6 +103,11 @@ class Ridge(eqx.Module):
         return xp.stack(features, axis=-1)
 
 
+def shares(neighbours: Float[np.ndarray, "nodes nodes"]) -> Float[np.ndarray, "nodes nodes"]:
+    """Weights of the sensors that each one hears, [receiver, sender], made to add up to 1."""
+    return neighbours / np.maximum(neighbours.sum(1, keepdims=True), 1e-9)
+
+
 def fit_ridge(
     kind: str,
     neighbours: Float[np.ndarray, "nodes nodes"],
@@ -114,8 +119,7 @@ def fit_ridge(
 
     `neighbours` are weights of the sensors that each one hears, [receiver, sender]; they are made to add up to 1.
     """
-    near = neighbours / np.maximum(neighbours.sum(1, keepdims=True), 1e-9)
-    model = Ridge(near, nearest, np.zeros(0), kind, 0.0)
+    model = Ridge(shares(neighbours), nearest, np.zeros(0), kind, 0.0)
     gram, moment = 0.0, 0.0
     for windows in (part for whole in train for part in _parts(whole)):
         f = model.features(windows)

@@ -17,7 +17,7 @@ class View(eqx.Module):
     `mean` and `std` are those of readings, of all sensors together or of each; `off_std` that of what is off, None
     where a network is shown the readings themselves. What is to be expected is known for all times, so also for those
     asked for. With `lines`, for each variable a `Ridge` or another forecast of windows, the network says how far off
-    those the truth will be: it learns what a straight line misses.
+    those the truth will be: it learns what they miss.
     """
 
     mean: Float[Array, "..."]

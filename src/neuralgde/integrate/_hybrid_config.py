@@ -20,8 +20,8 @@ class HybridConfig:
     """Keyword arguments of `solve_hybrid`, kept together.
 
     With `num_steps` every interval is cut into so many equal steps, whatever its length; with None the steps adapt to
-    `rtol` and `atol`, starting from `first_step`, a share of the interval; without one, explicit steps start as would
-    have been right in the interval before.
+    `rtol` and `atol`, starting from `first_step`, a share of the interval; without one, steps of explicit solvers
+    with the adjoint "checkpoint" start as would have been right in the interval before.
     """
 
     solver: str | diffrax.AbstractSolver = "heun"
