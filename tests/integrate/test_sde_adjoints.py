@@ -74,7 +74,8 @@ def test_keeping_fewer_states_changes_nothing(monkeypatch):
     options = {"rtol": 1e-2, "atol": 1e-2}
     all_kept = gradient(loss, given, graph, **options)
     monkeypatch.setattr(_sde, "KEEP_ALL_BYTES", 0)
-    np.testing.assert_allclose(gradient(loss, given, graph, **options), all_kept, atol=1e-12)
+    # Rounding moves the times of adaptive steps, by 1e-16, and a Brownian path over that moves by its root.
+    np.testing.assert_allclose(gradient(loss, given, graph, **options), all_kept, rtol=0, atol=1e-8)
 
 
 @pytest.mark.usefixtures("x64")
