@@ -16,7 +16,7 @@ from ._fitted import Fitted
 from ._latent import LatentForecast
 from ._networks import on_device
 from ._predictors import NetworkPredictor, Predictor, RulePredictor, Spread
-from ._ridge import Ridge
+from ._ridge import Ridge, shares
 from ._source import make_graph
 
 
@@ -109,10 +109,9 @@ def _predictor(fitted: Fitted, edges: Edges, more: Any, new: int) -> Predictor:
 def _longer(rule: Ridge, edges: Edges, more: Any, old: int, new: int) -> Ridge:
     weights = np.zeros((new, new))
     np.add.at(weights, (edges.receivers, edges.senders), edges.weights)
-    weights = weights / np.maximum(weights.sum(1, keepdims=True), 1e-9)
     # As many nearest ones as there were coefficients for, itself where there are fewer.
     nearest = edges.nearest(new)
     nearest = np.pad(nearest, ((0, 0), (0, max(0, rule.nearest.shape[1] - nearest.shape[1]))), mode="edge")
     return dataclasses.replace(
-        rule, neighbours=weights, nearest=nearest[:, : rule.nearest.shape[1]], weights=more(rule.weights)
+        rule, neighbours=shares(weights), nearest=nearest[:, : rule.nearest.shape[1]], weights=more(rule.weights)
     )

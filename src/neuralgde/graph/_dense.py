@@ -38,15 +38,6 @@ class Dense(eqx.Module):
         return out.reshape(out.shape[0], *z.shape[1:])
 
 
-def is_small(columns: int, features: int) -> bool:
-    """Whether many such products are faster as one sum over columns than one by one, as XLA multiplies a batch.
-
-    Measured for 4 to 64 columns and features on two cores. It holds for a z that is in memory, as a product always is:
-    what is still to be computed would be computed again for every row.
-    """
-    return 0 < columns <= 32 and columns * features <= 640
-
-
 # Operands of shapes (*batch, rows, columns), (*batch, columns, rows), (*batch, columns, features), with equal batches.
 # The value depends on the first and the last; the second is used when transposing in the last. With `unrolled` a batch
 # is a sum over columns; not so a gradient, which comes out of a chain of other operations.

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float
 from .._errors import InputError, unknown_name
 from ._build import check_single
 from ._csr import CSR
-from ._dense import Dense, is_small
+from ._dense import Dense
+from ._layout import is_small
 
 if TYPE_CHECKING:
     from ._graph import Graph
