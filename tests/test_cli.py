@@ -75,10 +75,16 @@ def test_a_file_where_the_demonstration_should_go_is_refused_before_the_work(tmp
 
 
 @pytest.mark.parametrize(
-    "experiment, keep, message", [("cora", "0.3", "drops no snapshots"), ("traffic", "30", "such as 1,0.3, got '30'")]
+    "arguments, message",
+    [
+        (("cora", "--keep", "0.3"), "--keep: it is an option of traffic"),
+        (("multi-agent", "--models", "GRU"), "--models: it is an option of traffic"),
+        (("traffic", "--keep", "30"), "such as 1,0.3, got '30'"),
+        (("traffic", "--models", "GRU,GCDEGRU"), "Did you mean 'GCDE-GRU'?"),
+    ],
 )
-def test_shares_to_keep(experiment, keep, message):
-    run = gde("reproduce", experiment, "--keep", keep)
+def test_options_of_traffic(arguments, message, tmp_path):
+    run = gde("reproduce", *arguments, "-o", str(tmp_path))
     assert run.returncode == 2 and message in run.stderr and "Traceback" not in run.stderr
 
 

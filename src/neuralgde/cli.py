@@ -85,6 +85,13 @@ def reproduce(
         str | None,
         typer.Option(help="traffic: the shares of snapshots to keep.", show_default="1,0.7,0.5,0.3; 0.3 with --quick"),
     ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            help="traffic: what to train, of GRU, GCGRU, GCDE-GRU, GCGRU+, GCDE-GRU+ and England.",
+            show_default="all; no GRU with --quick",
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small enough to look at in a minute or two.")] = False,
     out: Annotated[
         Path | None,
@@ -97,17 +104,21 @@ def reproduce(
     """
     if experiment not in _EXPERIMENTS:
         raise InputError(unknown_name("experiment", experiment, _EXPERIMENTS))
-    options = {} if keep is None else {"keeps": _shares(keep, experiment)}
+    for option, given in (("--keep", keep), ("--models", models)):
+        if given is not None and experiment != "traffic":
+            raise InputError(
+                f"{option}: it is an option of traffic, and {experiment} has no such choice. Leave it out."
+            )
+    options = {} if keep is None else {"keeps": _shares(keep)}
+    options |= {} if models is None else {"models": tuple(name.strip() for name in models.split(","))}
     folder = out or Path("runs") / experiment
     make_folder(folder)
     module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")
     module.run(folder, seeds=seeds or _SEEDS[experiment][quick], quick=quick, console=_console(), **options)
 
 
-def _shares(keep: str, experiment: str) -> tuple[float, ...]:
+def _shares(keep: str) -> tuple[float, ...]:
     """The numbers of a list such as 1,0.7."""
-    if experiment != "traffic":
-        raise InputError(f"--keep: {experiment} drops no snapshots. Leave it out.")
     try:
         shares = tuple(float(part) for part in keep.split(","))
     except ValueError:

@@ -149,3 +149,11 @@ def test_loss_and_selection_are_the_errors_they_say(task):
 def test_bad_config(change, name):
     with pytest.raises(gde.InputError, match=name):
         TrafficConfig(**change)
+
+
+def test_some_models_alone():
+    chosen = traffic.only(TrafficConfig(), ("England", "GRU"))
+    assert chosen.models == ("GRU",) and chosen.england is not None
+    assert traffic.only(chosen, ("GCGRU+",)).england is None
+    with pytest.raises(gde.InputError, match=r"Known: .*England"):
+        traffic.only(chosen, ("Wales",))

@@ -13,6 +13,7 @@ from neuralgde._errors import InputError
 from neuralgde.graph import Graph, GraphStream
 from neuralgde.model import EdgeDecoder, EdgeRule, HybridGDE, edge_loss, gcgru, gru, likely_graph
 from neuralgde.model._distributions import Gaussian, Quantiles, StudentT
+from neuralgde.model._memory import Layout, MemoryFlow
 from problems import small_graph
 from streams import NODES, TIMES, make_stream, parts
 
@@ -96,6 +97,32 @@ def test_permutation_and_absent_nodes_change_no_forecast(name):
     np.testing.assert_allclose(predict(model, shuffled, QUERIES), forecasts[:, order], atol=1e-5)
     wider = predict(model, stream.pad(6, num_nodes=NODES + 2), QUERIES)
     np.testing.assert_allclose(wider[:, :NODES], forecasts, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["gcn", ("self", "gcn")])
+@pytest.mark.parametrize("activation", [jax.nn.tanh, jax.nn.softmax])
+@pytest.mark.parametrize("widths", [(16, 16), (16, 7, 16)])
+def test_a_narrow_memory_goes_through_the_products_of_the_field(operator, activation, widths):
+    """On dense graphs; on sparse ones h is taken out of the state and put back, with the same result."""
+    layout = Layout(16, 1)
+    field = gde.GCDE(widths, key=KEY, operator=operator, activation=activation)
+    flow = MemoryFlow(eqx.tree_at(lambda f: f.layers[-1].bias, field, jnp.linspace(-1.0, 1.0, 16)), layout, 0.5)
+    z = jax.random.normal(jax.random.key(5), (6, layout.size))
+    graph = small_graph()
+    assert graph.layout == "dense"
+
+    @eqx.filter_grad(has_aux=True)
+    def gradient(flow_and_z, graph):
+        flow, z = flow_and_z
+        dz = flow(0.0, z, graph)
+        return jnp.sum(jnp.sin(dz)), dz
+
+    dense, found = gradient((flow, z), graph)
+    sparse, expected = gradient((flow, z), graph.with_layout("csr"))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_array_equal(found[:, 16:], np.tile([0.0, 1.0], (6, 1)))
+    for a, b in zip(jax.tree.leaves(dense), jax.tree.leaves(sparse), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 @every_model
@@ -229,6 +256,10 @@ def test_edges_by_a_decoder_learn():
     decoder = EdgeDecoder(MODELS["gcde_gru"].jump.state_size, key=KEY)
     model = eqx.tree_at(lambda m: m.edges, MODELS["gcde_gru"], decoder, is_leaf=lambda x: x is None)
     stream, target = make_stream(), small_graph(seed=9)
+    # Before it has learned anything, edges stay as they are.
+    p, last = model.predict_edges(stream, [3.0])[0], stream.graph_at(3).to_dense() != 0
+    others = ~np.eye(NODES, dtype=bool)
+    np.testing.assert_array_equal((p > 0.5)[others], last[others])
 
     @eqx.filter_jit
     def step(model):
@@ -242,10 +273,10 @@ def test_edges_by_a_decoder_learn():
     for _ in range(300):
         value, model = step(model)
         losses.append(float(value))
-    assert losses[-1] < 0.6 * losses[0]
+    assert losses[-1] < 0.7 * losses[0]
     p = model.predict_edges(stream, [3.0])[0]
     assert p.shape == (NODES, NODES) and jnp.all(jnp.diag(p) == 0)
-    truth = np.asarray(target.to_dense() != 0) & ~np.eye(NODES, dtype=bool)
+    truth = np.asarray(target.to_dense() != 0) & others
     assert np.mean((np.asarray(likely_graph(p).to_dense()) > 0) == truth) > 0.8
 
 

@@ -28,7 +28,7 @@ class EnglandConfig:
     steps: int = 400
     rate: float = 3e-3
     weight_decay: float = 1e-3
-    edge_weight: float = 1.0
+    edge_weight: float = 0.2
 
 
 class _DayLoss(eqx.Module):

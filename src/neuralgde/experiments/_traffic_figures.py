@@ -32,7 +32,8 @@ def draw_figures(
 ) -> None:
     """Forecasts along an afternoon with the latent path, validation curves, the gaps, and errors by gap."""
     _gap_histogram(folder / "gaps.png", task, config.keeps)
-    _curves(folder / "training.png", outcomes)
+    if outcomes:
+        _curves(folder / "training.png", outcomes)
     _errors(folder / "error_by_gap.png", gaps)
     continuous = [o for o in outcomes if o.model.startswith("GCDE")]
     if continuous:

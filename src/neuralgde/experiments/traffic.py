@@ -36,6 +36,7 @@ _PAPER = {
 # How models compare in time, for what is left: the flow costs more than all the rest.
 _COST = {"GRU": 0.3, "GCGRU": 1.0, "GCDE-GRU": 2.5, "GCGRU+": 1.0, "GCDE-GRU+": 2.5}
 _RIDGE_VIEWS = 3
+_ENGLAND = "England"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,12 +118,17 @@ def run(
     console: Console | None = None,
     config: TrafficConfig | None = None,
     keeps: Sequence[float] | None = None,
+    models: Sequence[str] | None = None,
 ) -> Result:
-    """Train, choose by validation, test; write `result.json` and figures into `folder`, and print tables."""
+    """Train, choose by validation, test; write `result.json` and figures into `folder`, and print tables.
+
+    `keeps` and `models` go before what the config says; among the models, "England" stands for the second data set.
+    """
     folder = Path(folder)
     console = console or Console()
     config = config or (TrafficConfig.quick() if quick else TrafficConfig())
     config = config if keeps is None else dataclasses.replace(config, keeps=tuple(keeps))
+    config = config if models is None else only(config, models)
     series = _load(console, sum(config.days))
     costs = [cost for _ in config.keeps for cost in (0.3, *(_COST[name] for name in config.models))]
     progress = Progress(console, [*costs, 0.5, *([] if config.england is None else [1.0])])
@@ -154,6 +160,15 @@ def run(
     print_tables(console, result, series.name)
     console.print(f"{path} and figures beside it, in {result.seconds:.0f} s")
     return result
+
+
+def only(config: TrafficConfig, models: Sequence[str]) -> TrafficConfig:
+    """The same settings for some of the models, and for England where it is among them."""
+    for name in models:
+        if name not in (*MODELS, _ENGLAND):
+            raise InputError(unknown_name("model", name, (*MODELS, _ENGLAND)))
+    england = config.england if _ENGLAND in models else None
+    return dataclasses.replace(config, models=tuple(name for name in models if name != _ENGLAND), england=england)
 
 
 def _load(console: Console, days: int) -> SensorSeries:
@@ -294,7 +309,7 @@ def _regimes(
 def _england(config: TrafficConfig, seeds: int, folder: Path, progress: Progress) -> list[Row]:
     if config.england is None:
         return []
-    progress.start("England")
+    progress.start(_ENGLAND)
     try:
         task = EnglandTask.of(load_england())
     except DataError as error:

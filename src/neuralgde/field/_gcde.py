@@ -48,3 +48,9 @@ class GCDE(eqx.Module):
         for layer in self.layers[:-1]:
             z = self.activation(layer(z, graph))
         return self.layers[-1](z, graph)
+
+    def widened(self, extra: int) -> "GCDE":
+        """The same field on states with `extra` more features behind its own, which it neither reads nor moves."""
+        first, *rest = self.layers
+        *front, last = (first.widened(extra, 0), *rest)
+        return eqx.tree_at(lambda f: f.layers, self, (*front, last.widened(0, extra)))

@@ -212,11 +212,14 @@ def assemble(senders, receivers, weights, edge_features, edge_mask, node_mask, l
     layout = choose_layout(n, len(senders)) if layout is None else layout
     if layout not in ("dense", "csr", "pairs"):
         raise InputError(unknown_name("layout", layout, ("dense", "csr", "pairs")))
-    _fits(n * n if layout == "pairs" else len(senders), "edges")
+    _fits(n * n if layout == "pairs" else len(senders) + n * (layout == "csr"), "edges")
+    structure = None
     if layout == "pairs":
         senders, receivers, weights, edge_features, edge_mask = _pair_slots(
             senders, receivers, weights, edge_features, edge_mask, n
         )
+    else:
+        structure = sort_edges(np.asarray(senders), np.asarray(receivers), n, loops=layout == "csr")
     return Graph(
         # Not jnp.asarray, which compiles a program for each new number of edges.
         jax.device_put(np.asarray(senders, np.int32)),
@@ -225,7 +228,7 @@ def assemble(senders, receivers, weights, edge_features, edge_mask, node_mask, l
         jax.device_put(edge_features),
         jax.device_put(edge_mask),
         jax.device_put(node_mask),
-        None if layout == "pairs" else sort_edges(np.asarray(senders), np.asarray(receivers), n),
+        structure,
         {},
         n,
         layout,

@@ -55,19 +55,16 @@ class DenseOperator(AbstractOperator):
 
 
 class SparseOperator(AbstractOperator):
-    """An operator held as compressed rows plus a diagonal, which serves self loops without touching the pattern."""
+    """An operator held as compressed rows."""
 
     matrix: CSR
-    diagonal: Float[Array, "*batch nodes"]
 
     def __matmul__(self, z):
-        z = _checked(z, self.diagonal.shape[-1])
-        diagonal = self.diagonal.astype(z.dtype).reshape(-1, *[1] * (z.ndim - 1))
-        return self.matrix @ z + diagonal * z
+        return self.matrix @ _checked(z, self.matrix.pattern.shape[1])
 
     def to_dense(self):
-        m, p = self.matrix, self.matrix.pattern
-        return jnp.diag(self.diagonal).at[p.rows, p.indices].add(m.data)
+        p = self.matrix.pattern
+        return jnp.zeros(p.shape, self.matrix.data.dtype).at[p.rows, p.indices].add(self.matrix.data)
 
 
 def build_operator(graph: "Graph", name: str) -> AbstractOperator:
@@ -94,17 +91,19 @@ def _laplacian(graph: "Graph") -> AbstractOperator:
 
 def _normalised_laplacian(graph: "Graph") -> AbstractOperator:
     """I - D^-1/2 A D^-1/2, self loops left out."""
-    return _symmetric(graph, graph.sum_to_receivers(graph.loopless_weights), shift=1)
+    return _symmetric(
+        graph, graph.sum_to_receivers(graph.loopless_weights), graph.node_mask.astype(graph.weights.dtype)
+    )
 
 
 def _scaled_laplacian(graph: "Graph") -> AbstractOperator:
     """2 L / lambda_max - I with lambda_max = 2, the argument of Chebyshev polynomials."""
-    return _symmetric(graph, graph.sum_to_receivers(graph.loopless_weights), shift=0)
+    return _symmetric(graph, graph.sum_to_receivers(graph.loopless_weights), None)
 
 
 def _scaled_laplacian_out(graph: "Graph") -> AbstractOperator:
     """The same with out-degrees, which is what torch_geometric's ChebConv takes on directed graphs."""
-    return _symmetric(graph, graph.sum_to_senders(graph.loopless_weights), shift=0)
+    return _symmetric(graph, graph.sum_to_senders(graph.loopless_weights), None)
 
 
 def _random_walk(graph: "Graph") -> AbstractOperator:
@@ -162,21 +161,21 @@ def _power(degree: Array, exponent: float) -> Array:
     return jnp.where(positive, jnp.where(positive, degree, 1) ** exponent, 0)
 
 
-def _symmetric(graph: "Graph", degree: Array, *, shift: int) -> AbstractOperator:
+def _symmetric(graph: "Graph", degree: Array, diagonal: Array | None) -> AbstractOperator:
     scale = _power(degree, -0.5)
     w = graph.loopless_weights
-    return _assemble(
-        graph, -w * graph.at_senders(scale) * graph.at_receivers(scale), shift * graph.node_mask.astype(w.dtype)
-    )
+    return _assemble(graph, -w * graph.at_senders(scale) * graph.at_receivers(scale), diagonal)
 
 
 def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpose: bool = False) -> AbstractOperator:
     """The operator with `values` on the edges, plus a diagonal, in the graph's own layout."""
-    if graph.layout == "csr" and graph.structure is not None:
-        csr = graph.structure.csr(values)
-        if diagonal is None:
-            diagonal = jnp.zeros(graph.num_nodes, values.dtype)
-        return SparseOperator(csr.T if transpose else csr, diagonal)
+    structure = graph.structure
+    if graph.layout == "csr" and structure is not None:
+        if diagonal is not None:
+            assert structure.with_loops is not None  # compressed rows have them
+            structure, values = structure.with_loops, jnp.concatenate([values, diagonal])
+        csr = structure.csr(values)
+        return SparseOperator(csr.T if transpose else csr)
     matrix = graph.scatter_pairs(values)
     if diagonal is not None:
         matrix = matrix + jnp.diag(diagonal)

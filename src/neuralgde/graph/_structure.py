@@ -10,11 +10,16 @@ from ._csr import CSR, Pattern
 
 
 class Structure(eqx.Module):
-    """The edges in order of receiver and of sender. Padding edges stay in; their weight is zero."""
+    """The edges in order of receiver and of sender. Padding edges stay in; their weight is zero.
+
+    `with_loops`, which only graphs of layout "csr" have, is that of the same edges followed by one from each node to
+    itself: where an operator has a diagonal, its product then is one pass over the states and not two.
+    """
 
     adjacency: Pattern
     by_receiver: Int[Array, "*batch edges"]
     by_sender: Int[Array, "*batch edges"]
+    with_loops: "Structure | None" = None
 
     def csr(self, weights: Array) -> CSR:
         """The matrix with `weights` at [receiver, sender]; the weights come in the graph's own edge order."""
@@ -37,8 +42,12 @@ def _incidence(order: Array, ptr: Array, rows: Array, ends: Array, dtype) -> CSR
     return CSR(ones, ones, Pattern(order, ptr, rows, ends, edges, edges[:-1], (ptr.shape[0] - 1, ends.shape[0])))
 
 
-def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Structure:
+def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, loops: bool) -> Structure:
     """Sort once, by receiver and by sender; neighbours ascend within a row so that reads of the state stay close."""
+    with_loops = None
+    if loops:
+        nodes = np.arange(num_nodes, dtype=senders.dtype)
+        with_loops = sort_edges(np.append(senders, nodes), np.append(receivers, nodes), num_nodes, loops=False)
 
     def order_and_ptr(ends, others):
         order = np.lexsort((others, ends)).astype(np.int32)
@@ -50,4 +59,4 @@ def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> St
     j, ptr_t = order_and_ptr(senders, receivers)
     arrays = (senders[i], ptr, receivers[i], receivers[j], ptr_t, senders[j])
     pattern = Pattern(*(jax.device_put(a.astype(np.int32)) for a in arrays), shape=(num_nodes, num_nodes))
-    return Structure(pattern, jax.device_put(i), jax.device_put(j))
+    return Structure(pattern, jax.device_put(i), jax.device_put(j), with_loops)

@@ -122,8 +122,9 @@ def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
         return after, note_step(record, lanes.t, after.t, lanes.y, lanes=axes is not None)
 
     def until_full(carry):
-        lanes, record = jax.lax.while_loop(lambda c: go_on(c) & ~c[1].full, advance, carry)
-        return lanes, thin(record, lanes=axes is not None)
+        lanes, record = carry
+        carry = lanes, thin(record, lanes=axes is not None)
+        return jax.lax.while_loop(lambda c: go_on(c) & ~c[1].full, advance, carry)
 
     lanes, record = jax.lax.while_loop(go_on, until_full, (lanes, record))
     outcome = map_lanes(_finish, problem, axes)(lanes)

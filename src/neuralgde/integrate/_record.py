@@ -29,13 +29,22 @@ class Record(NamedTuple):
         return Record(False, False, False, True, True, jax.tree.map(lambda _: True, self.states))  # pyright: ignore[reportArgumentType]
 
 
-def _num_slots(limit: int) -> int:
-    # Going back keeps as many states again, so that between two of them lie at most about four steps.
-    return min(2 * math.ceil(limit / 2), max(32, 2 * math.ceil(math.sqrt(limit) / 4)))
+# Slots are cleared and copied whether a solve uses them or not. In 64 steps eight of them lose nothing, in 1000 a way
+# back takes twice as long with them as with 32; so only states that are large have so few.
+_ROOM = 2**23
+_FEWEST, _MOST = 8, 32
+
+
+def _num_slots(limit: int, size: int) -> int:
+    """How many states to keep of solves of up to `limit` steps, one state in bytes being `size`."""
+    fitting = max(_FEWEST, min(_MOST, 2 * (_ROOM // max(1, 2 * size))))
+    # Going back keeps as many states again: with the most, at most about four steps lie between two of them.
+    return min(2 * math.ceil(limit / 2), max(fitting, 2 * math.ceil(fitting / _MOST * math.sqrt(limit) / 4)))
 
 
 def new_record(t: Array, y: PyTree, limit: int, *, lanes: bool) -> Record:
-    slots, at = _num_slots(limit), int(lanes)
+    size = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(y))
+    slots, at = _num_slots(limit, size), int(lanes)
 
     def room(x, length):
         return jnp.zeros((*x.shape[:at], length, *x.shape[at:]), x.dtype)
