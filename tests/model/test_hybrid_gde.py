@@ -101,7 +101,7 @@ def test_permutation_and_absent_nodes_change_no_forecast(name):
 
 @pytest.mark.parametrize("operator", ["gcn", ("self", "gcn")])
 @pytest.mark.parametrize("activation", [jax.nn.tanh, jax.nn.softmax])
-@pytest.mark.parametrize("widths", [(16, 16), (16, 7, 16)])
+@pytest.mark.parametrize("widths", [(16, 16), (16, 31, 16)])
 def test_a_narrow_memory_goes_through_the_products_of_the_field(operator, activation, widths):
     """On dense graphs; on sparse ones h is taken out of the state and put back, with the same result."""
     layout = Layout(16, 1)
