@@ -17,7 +17,7 @@ COMPILE := .cache/lock/bin/uv pip compile --quiet --universal --python-version 3
            --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-peers test-data test-browser lint format types imports check bench docs peers lock clean
+.PHONY: help demo test test-peers test-data test-full test-browser lint format types imports check bench docs peers lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +34,12 @@ test-peers: $(VENV)/.peers  ## the tests that compare with PyTorch libraries
 	@$(call group,peers)
 
 test-data: $(VENV)/.dev  ## the tests on real data sets: NEURALGDE_DATA=folder make test-data
-	@test -d "$$NEURALGDE_DATA" || { echo "make test-data: set NEURALGDE_DATA to the folder of the data sets" >&2; exit 2; }
-	@$(call group,data)
+	@$(need_data)
+	@$(call group,"data and not full")
+
+test-full: $(VENV)/.dev  ## those that take many minutes: NEURALGDE_DATA=folder make test-full
+	@$(need_data)
+	@$(call group,full)
 
 test-browser: $(VENV)/.dev  ## the tests that open pages in a headless Chromium
 	@$(call group,browser)
@@ -76,10 +80,14 @@ clean:  ## remove .venv, caches and builds
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+define need_data
+test -d "$$NEURALGDE_DATA" || { echo "make $@: set NEURALGDE_DATA to the folder of the data sets" >&2; exit 2; }
+endef
+
 # A group may have no tests yet, which pytest reports as an error (status 5).
 define group
 $(PYTEST) --collect-only -q -m $(1) >/dev/null 2>&1; \
-if [ $$? -eq 5 ]; then echo "no tests are marked '$(1)'"; else $(PYTEST) -m $(1) $(ARGS); fi
+if [ $$? -eq 5 ]; then echo "no tests are marked:" $(1); else $(PYTEST) -m $(1) $(ARGS); fi
 endef
 
 # Python 3.11 comes first because the lock files are tested with it. Each candidate is run, not only looked up.

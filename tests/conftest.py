@@ -77,7 +77,12 @@ def data_dir() -> Path:
 
 
 # The groups of tests that need more than Python, and what runs them.
-GROUPS = {"peers": "make test-peers", "data": "NEURALGDE_DATA=folder make test-data", "browser": "make test-browser"}
+GROUPS = {
+    "peers": "make test-peers",
+    "data": "NEURALGDE_DATA=folder make test-data",
+    "full": "NEURALGDE_DATA=folder make test-full",
+    "browser": "make test-browser",
+}
 _left_out = pytest.StashKey[dict[str, int]]()
 
 
@@ -85,7 +90,10 @@ def pytest_deselected(items):
     if items:
         counts = items[0].config.stash.setdefault(_left_out, {})
         for name in GROUPS:
-            counts[name] = counts.get(name, 0) + sum(item.get_closest_marker(name) is not None for item in items)
+            found = [item for item in items if item.get_closest_marker(name)]
+            if name == "data":
+                found = [item for item in found if not item.get_closest_marker("full")]
+            counts[name] = counts.get(name, 0) + len(found)
 
 
 def pytest_sessionfinish(session):

@@ -8,7 +8,7 @@ import pytest
 from neuralgde import Forecaster, cli, metrics
 from neuralgde.data import keep_snapshots, load_pemsd7m
 
-# A fit of the network takes ten minutes on two cores.
+# A whole fit of the network takes ten minutes on two quiet cores.
 pytestmark = [pytest.mark.data, pytest.mark.slow, pytest.mark.timeout(2400)]
 KEEP, TRAIN_DAYS, REPEATS = 0.3, 29, 10
 
@@ -36,15 +36,19 @@ def write_edges(path, series):
             writer.writerow([series.sensors[i], series.sensors[j], f"{weight:.4f}"])
 
 
-@pytest.mark.parametrize("model", ["ridge", "gcde-gru"])
-def test_one_step_ahead(model, data_dir, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [("ridge", ()), ("gcde-gru", ("--time-limit", "2min")), pytest.param("gcde-gru", (), marks=pytest.mark.full)],
+    ids=["ridge", "gcde-gru in two minutes", "gcde-gru"],
+)
+def test_one_step_ahead(model, options, data_dir, tmp_path, monkeypatch):
     series = load_pemsd7m(data_dir / "pemsd7m")
     stop = TRAIN_DAYS * series.slots
     write_wide(tmp_path / "speeds.csv", series, np.flatnonzero(keep_snapshots(stop, KEEP, seed=0)))
     write_edges(tmp_path / "edges.csv", series)
     out = tmp_path / "model.gde"
     arguments = ["fit", tmp_path / "speeds.csv", "--edges", tmp_path / "edges.csv", "-m", model, "-o", out, "-q"]
-    monkeypatch.setattr("sys.argv", ["gde", *map(str, arguments)])
+    monkeypatch.setattr("sys.argv", ["gde", *map(str, arguments), *options])
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 0
