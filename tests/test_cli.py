@@ -84,7 +84,8 @@ def test_a_file_where_the_demonstration_should_go_is_refused_before_the_work(tmp
     ],
 )
 def test_options_of_traffic(arguments, message, tmp_path):
-    run = gde("reproduce", *arguments, "-o", str(tmp_path))
+    run = gde("reproduce", *arguments, "-o", str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
     assert run.returncode == 2 and message in run.stderr and "Traceback" not in run.stderr
 
 

@@ -109,8 +109,14 @@ def reproduce(
             raise InputError(
                 f"{option}: it is an option of traffic, and {experiment} has no such choice. Leave it out."
             )
-    options = {} if keep is None else {"keeps": _shares(keep)}
-    options |= {} if models is None else {"models": tuple(name.strip() for name in models.split(","))}
+    options = {}
+    if keep is not None:
+        options["keeps"] = _shares(keep)
+    if models is not None:
+        from neuralgde.experiments.traffic import TrafficConfig, only
+
+        names = [name.strip() for name in models.split(",")]
+        options["config"] = only(TrafficConfig.quick() if quick else TrafficConfig(), names)
     folder = out or Path("runs") / experiment
     make_folder(folder)
     module = import_module(f"neuralgde.experiments.{_EXPERIMENTS[experiment]}")

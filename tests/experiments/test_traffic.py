@@ -152,8 +152,9 @@ def test_bad_config(change, name):
 
 
 def test_some_models_alone():
-    chosen = traffic.only(TrafficConfig(), ("England", "GRU"))
+    chosen = traffic.only(TrafficConfig(england=None), ("England", "GRU", "GRU"))
     assert chosen.models == ("GRU",) and chosen.england is not None
     assert traffic.only(chosen, ("GCGRU+",)).england is None
+    assert traffic.only(chosen, ("England",)).models == ()
     with pytest.raises(gde.InputError, match=r"Known: .*England"):
         traffic.only(chosen, ("Wales",))

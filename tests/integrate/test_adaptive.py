@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import neuralgde as gde
+from neuralgde.integrate._record import _num_slots
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -59,8 +60,8 @@ def test_large_states_of_which_fewer_are_kept_have_the_same_gradient():
     frequency, z0 = jnp.asarray(2.0), jnp.asarray(Z0)
     small, count = gradients((Pendulums(frequency), z0, times), 1e-4, "checkpoint", "bosh3")
     large, same = gradients((Pendulums(frequency), jnp.tile(z0, (copies, 1)), times), 1e-4, "checkpoint", "bosh3")
-    # More than the eight states of a megabyte that a record keeps, and than the 32 of the small one.
-    assert count == same > 32
+    assert (_num_slots(8192, Z0.nbytes), _num_slots(8192, copies * Z0.nbytes)) == (46, 24)
+    assert count == same > 46
     np.testing.assert_allclose(large[0].frequency, small[0].frequency, rtol=1e-9)
     np.testing.assert_allclose(large[1].reshape(copies, *Z0.shape).sum(0), small[1], rtol=1e-9)
 

@@ -13,7 +13,6 @@ from neuralgde._errors import InputError
 from neuralgde.graph import Graph, GraphStream
 from neuralgde.model import EdgeDecoder, EdgeRule, HybridGDE, edge_loss, gcgru, gru, likely_graph
 from neuralgde.model._distributions import Gaussian, Quantiles, StudentT
-from neuralgde.model._memory import Layout, MemoryFlow
 from problems import small_graph
 from streams import NODES, TIMES, make_stream, parts
 
@@ -97,32 +96,6 @@ def test_permutation_and_absent_nodes_change_no_forecast(name):
     np.testing.assert_allclose(predict(model, shuffled, QUERIES), forecasts[:, order], atol=1e-5)
     wider = predict(model, stream.pad(6, num_nodes=NODES + 2), QUERIES)
     np.testing.assert_allclose(wider[:, :NODES], forecasts, atol=1e-5)
-
-
-@pytest.mark.parametrize("operator", ["gcn", ("self", "gcn")])
-@pytest.mark.parametrize("activation", [jax.nn.tanh, jax.nn.softmax])
-@pytest.mark.parametrize("widths", [(16, 16), (16, 31, 16)])
-def test_a_narrow_memory_goes_through_the_products_of_the_field(operator, activation, widths):
-    """On dense graphs; on sparse ones h is taken out of the state and put back, with the same result."""
-    layout = Layout(16, 1)
-    field = gde.GCDE(widths, key=KEY, operator=operator, activation=activation)
-    flow = MemoryFlow(eqx.tree_at(lambda f: f.layers[-1].bias, field, jnp.linspace(-1.0, 1.0, 16)), layout, 0.5)
-    z = jax.random.normal(jax.random.key(5), (6, layout.size))
-    graph = small_graph()
-    assert graph.layout == "dense"
-
-    @eqx.filter_grad(has_aux=True)
-    def gradient(flow_and_z, graph):
-        flow, z = flow_and_z
-        dz = flow(0.0, z, graph)
-        return jnp.sum(jnp.sin(dz)), dz
-
-    dense, found = gradient((flow, z), graph)
-    sparse, expected = gradient((flow, z), graph.with_layout("csr"))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    np.testing.assert_array_equal(found[:, 16:], np.tile([0.0, 1.0], (6, 1)))
-    for a, b in zip(jax.tree.leaves(dense), jax.tree.leaves(sparse), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 @every_model

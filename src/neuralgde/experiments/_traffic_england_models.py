@@ -21,7 +21,10 @@ _MAKERS = {"GCGRU": gcgru, "GCDE-GRU": gcde_gru}
 
 @dataclasses.dataclass(frozen=True)
 class EnglandConfig:
-    """Settings of England's models: one long stream, all of whose training days count in every step."""
+    """Settings of England's models: one long stream, all of whose training days count in every step.
+
+    `edge_weight` is that of the edges' likelihood beside the cases' error; it was chosen on validation days.
+    """
 
     models: tuple[str, ...] = ("GCGRU", "GCDE-GRU")
     hidden: int = 16

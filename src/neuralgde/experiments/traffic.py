@@ -118,17 +118,12 @@ def run(
     console: Console | None = None,
     config: TrafficConfig | None = None,
     keeps: Sequence[float] | None = None,
-    models: Sequence[str] | None = None,
 ) -> Result:
-    """Train, choose by validation, test; write `result.json` and figures into `folder`, and print tables.
-
-    `keeps` and `models` go before what the config says; among the models, "England" stands for the second data set.
-    """
+    """Train, choose by validation, test; write `result.json` and figures into `folder`, and print tables."""
     folder = Path(folder)
     console = console or Console()
     config = config or (TrafficConfig.quick() if quick else TrafficConfig())
     config = config if keeps is None else dataclasses.replace(config, keeps=tuple(keeps))
-    config = config if models is None else only(config, models)
     series = _load(console, sum(config.days))
     costs = [cost for _ in config.keeps for cost in (0.3, *(_COST[name] for name in config.models))]
     progress = Progress(console, [*costs, 0.5, *([] if config.england is None else [1.0])])
@@ -163,12 +158,12 @@ def run(
 
 
 def only(config: TrafficConfig, models: Sequence[str]) -> TrafficConfig:
-    """The same settings for some of the models, and for England where it is among them."""
+    """The same settings for some of the models, among which "England" stands for the second data set."""
     for name in models:
         if name not in (*MODELS, _ENGLAND):
             raise InputError(unknown_name("model", name, (*MODELS, _ENGLAND)))
-    england = config.england if _ENGLAND in models else None
-    return dataclasses.replace(config, models=tuple(name for name in models if name != _ENGLAND), england=england)
+    england = (config.england or EnglandConfig()) if _ENGLAND in models else None
+    return dataclasses.replace(config, models=tuple(name for name in MODELS if name in models), england=england)
 
 
 def _load(console: Console, days: int) -> SensorSeries:

@@ -1,6 +1,5 @@
 """Neural graph convolution differential equations."""
 
-import itertools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -49,23 +48,3 @@ class GCDE(eqx.Module):
         for layer in self.layers[:-1]:
             z = self.activation(layer(z, graph))
         return self.layers[-1](z, graph)
-
-    def widened(self, extra: int) -> "GCDE":
-        """The same field on states with `extra` more features behind its own, which it neither reads nor moves.
-
-        Hidden features become as many as products are fastest with, where that adds few of them.
-        """
-        widths = [layer.weight.shape[1] for layer in self.layers[:-1]]
-        more = [extra, *(_up_to_fast(width) if self.activation in _POINTWISE else 0 for width in widths), extra]
-        layers = [layer.widened(a, b) for layer, (a, b) in zip(self.layers, itertools.pairwise(more), strict=True)]
-        return eqx.tree_at(lambda f: f.layers, self, tuple(layers))
-
-
-# Activations that look at one feature at a time: zeros beside the hidden features come to nothing in the next layer.
-_POINTWISE = frozenset(map(fast_activation, (jax.nn.tanh, jax.nn.sigmoid, jax.nn.relu, jax.nn.softplus, jax.nn.silu)))
-
-
-def _up_to_fast(width: int) -> int:
-    """How many features make `width` a multiple of 16, if they are at most a sixteenth more."""
-    more = -width % 16
-    return more if 16 * more <= width else 0

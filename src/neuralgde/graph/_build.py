@@ -212,7 +212,9 @@ def assemble(senders, receivers, weights, edge_features, edge_mask, node_mask, l
     layout = choose_layout(n, len(senders)) if layout is None else layout
     if layout not in ("dense", "csr", "pairs"):
         raise InputError(unknown_name("layout", layout, ("dense", "csr", "pairs")))
-    _fits(n * n if layout == "pairs" else len(senders) + n * (layout == "csr"), "edges")
+    _fits(n * n if layout == "pairs" else len(senders), "edges")
+    if layout == "csr":
+        _fits(len(senders) + n, "edges and nodes")
     structure = None
     if layout == "pairs":
         senders, receivers, weights, edge_features, edge_mask = _pair_slots(

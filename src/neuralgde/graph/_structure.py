@@ -13,7 +13,8 @@ class Structure(eqx.Module):
     """The edges in order of receiver and of sender. Padding edges stay in; their weight is zero.
 
     `with_loops`, which only graphs of layout "csr" have, is that of the same edges followed by one from each node to
-    itself: where an operator has a diagonal, its product then is one pass over the states and not two.
+    itself: where an operator has a diagonal, its product then is one pass over the states and not two. It is made on
+    the host, with the rest, because operators may be made anew at every step of a stream; it costs as much room again.
     """
 
     adjacency: Pattern

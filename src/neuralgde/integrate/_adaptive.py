@@ -123,6 +123,7 @@ def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
 
     def until_full(carry):
         lanes, record = carry
+        # Not behind the loop: a record that the last step fills need not be thinned.
         carry = lanes, thin(record, lanes=axes is not None)
         return jax.lax.while_loop(lambda c: go_on(c) & ~c[1].full, advance, carry)
 

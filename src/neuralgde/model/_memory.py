@@ -14,12 +14,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._errors import InputError
 from .._types import Time
-from ..field import GCDE, Field, prepare_graph
+from ..field import Field, prepare_graph
 from ..graph import Graph
 from ._heads import AbstractHead
-
-# How many times as wide as the memory h has to be for the memory to go through the field's products with it.
-_NARROW = 8
 
 
 class Layout(eqx.Module):
@@ -58,13 +55,9 @@ class MemoryFlow(eqx.Module):
         memory = jnp.zeros(self.layout.size, z.dtype).at[-1].set(1)
         if self.field is None:
             return jnp.broadcast_to(memory, z.shape)
-        field, beside = self.field, self.layout.features + 1
-        if isinstance(field, GCDE) and graph.layout == "dense" and _NARROW * beside <= self.layout.hidden:
-            # Zeros in the weights for the few columns beside h cost less than taking h out of z and putting it back.
-            return field.widened(beside)(t, z, graph) / self.time_scale + memory
-        dh = field(t, h, graph) / self.time_scale
+        dh = self.field(t, h, graph) / self.time_scale
         # Padded, not concatenated: under `vmap` that would move the samples to the front and back again.
-        return jnp.pad(dh, ((0, 0), (0, beside))) + memory
+        return jnp.pad(dh, ((0, 0), (0, self.layout.features + 1))) + memory
 
 
 class MemoryJump(eqx.Module):

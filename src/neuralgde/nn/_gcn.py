@@ -42,11 +42,3 @@ class GCN(eqx.Module):
         else:
             out = mixed(along_paths(self.operator, z, graph), self.weight)
         return add_bias(out, self.bias)
-
-    def widened(self, extra_in: int, extra_out: int) -> "GCN":
-        """The same layer with more features behind its own: those that come in count for nothing, those out are 0."""
-        blocks = self.weight.reshape(-1, self.in_size, self.weight.shape[1])
-        blocks = jnp.pad(blocks, ((0, 0), (0, extra_in), (0, extra_out)))
-        bias = None if self.bias is None else jnp.pad(self.bias, (0, extra_out))
-        weight = blocks.reshape(-1, blocks.shape[2])
-        return eqx.tree_at(lambda layer: (layer.weight, layer.bias), self, (weight, bias), is_leaf=lambda x: x is None)

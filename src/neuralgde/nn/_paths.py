@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from .._errors import InputError
 from ..graph import Graph
+from ..graph._rows import times_weight
 
 # The path past the graph: z as it is.
 SELF = "self"
@@ -33,5 +34,5 @@ def mixed(arrived: list[Array], weight: Float[Array, "paths_in out"]) -> Float[A
 
     A sum and not one product of all side by side: under `vmap` a concatenation would move the samples to the front.
     """
-    first, *others = (z @ w for z, w in zip(arrived, jnp.split(weight, len(arrived)), strict=True))
+    first, *others = (times_weight(z, w) for z, w in zip(arrived, jnp.split(weight, len(arrived)), strict=True))
     return sum(others, first)

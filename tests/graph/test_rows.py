@@ -1,0 +1,58 @@
+"""Rows times a weight: values and derivatives are those of the plain product, and samples become rows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neuralgde.graph._rows import times_weight
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+def operands(*batch):
+    rng = np.random.default_rng(0)
+    return jnp.asarray(rng.standard_normal((*batch, 4, 3))), jnp.asarray(rng.standard_normal((*batch, 3, 2)))
+
+
+def loss(product):
+    return lambda z, w: jnp.sum(jnp.sin(product(jnp.tanh(product(z, w)), w.T)))
+
+
+ours, plain = loss(times_weight), loss(jnp.matmul)
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1)], ids=["state", "weight", "both"])
+@pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian])
+def test_derivatives(derivative, argnums):
+    found, expected = (derivative(f, argnums)(*operands()) for f in (ours, plain))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (1, None), (2, None), (None, 0), (1, 2), (0, 0)])
+def test_batches(axes):
+    """Over one axis, and over another one of states around it, as seeds are."""
+    one, many = operands(), operands(5)
+    z, w = (a if axis is None else jnp.moveaxis(b, 0, axis) for a, b, axis in zip(one, many, axes, strict=True))
+    found, expected = (jax.jit(jax.vmap(jax.grad(f, (0, 1)), axes))(z, w) for f in (ours, plain))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+    around = jnp.stack([z, 2 * z]), jnp.stack([w, 3 * w])
+    found, expected = (
+        jax.jit(jax.vmap(jax.grad(lambda *a, f=f: jnp.sum(jax.vmap(f, axes)(*a)), (0, 1))))(*around)
+        for f in (ours, plain)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+
+
+def test_samples_are_rows():
+    z, w = jnp.ones((4, 5, 3)), jnp.ones((3, 2))
+    total = jax.grad(lambda w: jnp.sum(jax.vmap(times_weight, (1, None), 1)(z, w)))
+    program = jax.jit(total).lower(w).as_text()
+    assert "tensor<20x3xf64>" in program and total(w).tolist() == [[20.0] * 2] * 3
+
+
+def test_shapes_and_dtypes():
+    assert times_weight(jnp.ones((0, 3)), jnp.ones((3, 2))).shape == (0, 2)
+    assert times_weight(jnp.ones((4, 0)), jnp.ones((0, 2))).tolist() == [[0.0, 0.0]] * 4
+    with pytest.raises(Exception, match="promotion"):
+        times_weight(jnp.ones((4, 3), jnp.float32), jnp.ones((3, 2)))
