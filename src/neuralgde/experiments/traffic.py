@@ -105,8 +105,9 @@ class TrafficConfig:
     def quick() -> "TrafficConfig":
         """Small enough to look at in a few minutes: one share, few days and epochs, two pairs of models."""
         return TrafficConfig(
-            keeps=(0.3,), days=(10, 5, 5), models=("GCGRU", "GCDE-GRU", "GCGRU+", "GCDE-GRU+"), repeats=3,
-            regime_repeats=2, paper_epochs=3, steps=40, looks=5, england=EnglandConfig(steps=30),
+            keeps=(0.3,), days=(10, 5, 5), models=("GCGRU", "GCDE-GRU", "GCGRU+", "GCDE-GRU+"), repeats=2,
+            regime_repeats=1, paper_epochs=2, steps=24, looks=3,
+            england=EnglandConfig(models=("GCDE-GRU",), steps=20),
         )  # fmt: skip
 
 
