@@ -14,7 +14,7 @@ class Structure(eqx.Module):
 
     `with_loops`, which only graphs of layout "csr" have, is that of the same edges followed by one from each node to
     itself: where an operator has a diagonal, its product then is one pass over the states and not two. It is made on
-    the host, with the rest, because operators may be made anew at every step of a stream; it costs as much room again.
+    the host, with the rest, because operators may be made anew at every step of a stream; a graph is larger for it.
     """
 
     adjacency: Pattern

@@ -17,7 +17,7 @@ def tanh(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """tanh, in single precision to 4e-7; in any other, JAX's own."""
     if x.dtype != jnp.float32:
         return jnp.tanh(x)
-    # Of all ways to bound x this one lets NaN through, and under `vmap` leaves the samples on the axis they have.
+    # This way to bound x lets NaN through, and under `vmap` leaves the samples on the axis they have.
     x = jax.lax.clamp(jnp.float32(-_BOUND), x, jnp.float32(_BOUND))
     square = x * x
     p, q = _P[-1], _Q[-1]
