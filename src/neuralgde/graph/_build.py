@@ -204,7 +204,9 @@ def from_pyg(data: Any, *, layout: Layout | None = None) -> "Graph":
     )  # fmt: skip
 
 
-def assemble(senders, receivers, weights, edge_features, edge_mask, node_mask, layout: Layout | None) -> "Graph":
+def assemble(
+    senders, receivers, weights, edge_features, edge_mask, node_mask, layout: Layout | None, *, sliced: bool = True
+) -> "Graph":
     """A graph from checked arrays: the layout chosen, the edges sorted unless every pair has a slot of its own."""
     from ._graph import Graph
 
@@ -221,7 +223,9 @@ def assemble(senders, receivers, weights, edge_features, edge_mask, node_mask, l
             senders, receivers, weights, edge_features, edge_mask, n
         )
     else:
-        structure = sort_edges(np.asarray(senders), np.asarray(receivers), n, loops=layout == "csr")
+        structure = sort_edges(
+            np.asarray(senders), np.asarray(receivers), n, loops=layout == "csr", sliced=sliced and layout == "csr"
+        )
     return Graph(
         # Not jnp.asarray, which compiles a program for each new number of edges.
         jax.device_put(np.asarray(senders, np.int32)),
@@ -245,7 +249,7 @@ def check_single(graph: "Graph", action: str) -> None:
         )
 
 
-def rebuild(graph: "Graph", layout: Layout, **changes: Any) -> "Graph":
+def rebuild(graph: "Graph", layout: Layout, *, sliced: bool = True, **changes: Any) -> "Graph":
     """A graph again from its own arrays, some of them changed; slots that pairs do not use are dropped."""
     names = ("senders", "receivers", "weights", "edge_features", "edge_mask", "node_mask")
     arrays = {name: changes.get(name, getattr(graph, name)) for name in names}
@@ -253,7 +257,7 @@ def rebuild(graph: "Graph", layout: Layout, **changes: Any) -> "Graph":
     if graph.layout == "pairs" and layout != "pairs":
         on = host(graph.edge_mask, "edge_mask")
         arrays.update({name: x[on] for name, x in arrays.items() if x is not None and name != "node_mask"})
-    return assemble(**arrays, layout=layout)
+    return assemble(**arrays, layout=layout, sliced=sliced)
 
 
 def relayout(graph: "Graph", layout: Layout) -> "Graph":
@@ -279,7 +283,8 @@ def pad(graph: "Graph", num_nodes: int | None, num_edges: int | None) -> "Graph"
     changes = {name: extended(getattr(graph, name), extra_edges) for name in names}
     if graph.edge_features is not None:
         changes["edge_features"] = extended(graph.edge_features, extra_edges)
-    return rebuild(graph, graph.layout, node_mask=extended(graph.node_mask, extra_nodes), **changes)
+    # Slices would be cut otherwise in every graph, and padding is there to let graphs share a program.
+    return rebuild(graph, graph.layout, sliced=False, node_mask=extended(graph.node_mask, extra_nodes), **changes)
 
 
 def _pair_slots(senders, receivers, weights, edge_features, edge_mask, n):

@@ -13,6 +13,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float, Int
 
 from .._errors import InputError
+from ._slices import Slices
 
 
 class Pattern(eqx.Module):
@@ -35,19 +36,25 @@ class Pattern(eqx.Module):
 
 
 class CSR(eqx.Module):
-    """A sparse matrix that carries its values in both orders, so that a gradient costs what the product costs."""
+    """A sparse matrix that carries its values in both orders, so that a gradient costs what the product costs.
+
+    It may carry itself and its transpose in slices, too, made from the same values.
+    """
 
     data: Float[Array, "*batch nnz"]
     data_t: Float[Array, "*batch nnz"]
     pattern: Pattern
+    slices: Slices | None = None
+    slices_t: Slices | None = None
 
     @property
     def T(self) -> "CSR":
-        return CSR(self.data_t, self.data, self.pattern.T)
+        return CSR(self.data_t, self.data, self.pattern.T, self.slices_t, self.slices)
 
     def __matmul__(self, z: Float[Array, "columns *features"]) -> Float[Array, "rows *features"]:
         p = self.pattern
         block = z.reshape(z.shape[0], math.prod(z.shape[1:]))
+        slices, tree = jax.tree.flatten((self.slices, self.slices_t))
         out = _csr_matmul_p.bind(
             self.data.astype(z.dtype),
             self.data_t.astype(z.dtype),
@@ -58,48 +65,57 @@ class CSR(eqx.Module):
             p.indices_t,
             p.indptr_t,
             p.rows_t,
+            *(a.astype(z.dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a for a in slices),
             shape=p.shape,
+            slices=tree,
         )
         return out.reshape(p.shape[0], *z.shape[1:])
 
 
-# Operands: data, data_t, z, then the six arrays of a Pattern. The value depends on `data` and `z` only; `data_t` is the
-# same matrix in column order and is used when transposing in z. Callers make `data_t` from `data` by a permutation, so
-# that a second derivative that reaches `data_t` finds its way back to the weights.
+# Operands: data, data_t, z, the six arrays of a Pattern, then those of the slices, if any. The value depends on `data`
+# and `z` only; `data_t` is the same matrix in column order and is used when transposing in z. Callers make `data_t`
+# from `data` by a permutation, so that a second derivative that reaches `data_t` finds its way back to the weights.
+# Slices are copies that save time: derivatives in values go by `data`, without them.
 _csr_matmul_p = Primitive("csr_matmul")
+_NO_SLICES = jax.tree.structure((None, None))
 
 
-def _value(data, data_t, z, indices, indptr, rows, indices_t, indptr_t, rows_t, *, shape):
+def _value(data, data_t, z, indices, indptr, rows, indices_t, indptr_t, rows_t, *copies, shape, slices):
     del data_t, rows, indices_t, indptr_t, rows_t
+    own, _ = jax.tree.unflatten(slices, copies)
+    if own is not None:
+        return own @ z
     if data.shape[0] == 0:
         return jnp.zeros((shape[0], z.shape[1]), z.dtype)
     return BCSR((data, indices, indptr), shape=shape, indices_sorted=True, unique_indices=False) @ z
 
 
-def _jvp(primals, tangents, *, shape):
-    data, data_t, z, *pattern = primals
+def _jvp(primals, tangents, *, shape, slices):
+    data, data_t, z, *rest = primals
     d_data, d_data_t, d_z, *_ = tangents
     bind = functools.partial(_csr_matmul_p.bind, shape=shape)
-    out = bind(data, data_t, z, *pattern)
+    out = bind(data, data_t, z, *rest, slices=slices)
     terms = []
     if type(d_z) is not ad.Zero:
-        terms.append(bind(data, data_t, d_z, *pattern))
+        terms.append(bind(data, data_t, d_z, *rest, slices=slices))
     if type(d_data) is not ad.Zero:
-        terms.append(bind(d_data, ad.instantiate_zeros(d_data_t), z, *pattern))
+        terms.append(bind(d_data, ad.instantiate_zeros(d_data_t), z, *rest[:6], slices=_NO_SLICES))
     if not terms:
         return out, ad.Zero(jax.typeof(out).to_tangent_aval())
     return out, sum(terms[1:], terms[0])
 
 
-def _transpose(ct, data, data_t, z, *pattern, shape):
-    indices, indptr, rows, indices_t, indptr_t, rows_t = pattern
-    nothing = [None] * len(pattern)
+def _transpose(ct, data, data_t, z, *rest, shape, slices):
+    indices, indptr, rows, indices_t, indptr_t, rows_t, *copies = rest
+    nothing = [None] * len(rest)
     if ad.is_undefined_primal(z):
-        swapped = (indices_t, indptr_t, rows_t, indices, indptr, rows)
+        own, transposed = jax.tree.unflatten(slices, copies)
+        copies, slices = jax.tree.flatten((transposed, own))
+        swapped = (indices_t, indptr_t, rows_t, indices, indptr, rows, *copies)
         ct_z = (
             ad.Zero(z.aval)
             if type(ct) is ad.Zero
-            else _csr_matmul_p.bind(data_t, data, ct, *swapped, shape=shape[::-1])
+            else _csr_matmul_p.bind(data_t, data, ct, *swapped, shape=shape[::-1], slices=slices)
         )
         return [None, None, ct_z, *nothing]
     ct_data = ad.Zero(data.aval) if type(ct) is ad.Zero else jnp.sum(ct[rows] * z[indices], axis=-1)
@@ -107,18 +123,19 @@ def _transpose(ct, data, data_t, z, *pattern, shape):
     return [ct_data, ct_data_t, None, *nothing]
 
 
-def _batch(operands, axes, *, shape):
+def _batch(operands, axes, *, shape, slices):
     size = next(x.shape[a] for x, a in zip(operands, axes, strict=True) if a is not None)
     if all(a is None for i, a in enumerate(axes) if i != 2):
         # One matrix, many states: the batch becomes features, and the matrix is read once.
         z = jnp.moveaxis(operands[2], axes[2], 1)
-        out = _csr_matmul_p.bind(*operands[:2], z.reshape(z.shape[0], size * z.shape[2]), *operands[3:], shape=shape)
+        block = z.reshape(z.shape[0], size * z.shape[2])
+        out = _csr_matmul_p.bind(*operands[:2], block, *operands[3:], shape=shape, slices=slices)
         # The batch goes back to the front: products with batched weights are slow on any other axis.
         return jnp.moveaxis(out.reshape(shape[0], size, z.shape[2]), 1, 0), 0
     # Many matrices: one block-diagonal matrix.
     data, data_t, z, indices, indptr, rows, indices_t, indptr_t, rows_t = (
         jnp.broadcast_to(x, (size, *x.shape)) if a is None else jnp.moveaxis(x, a, 0)
-        for x, a in zip(operands, axes, strict=True)
+        for x, a in zip(operands[:9], axes[:9], strict=True)
     )
     n_rows, n_columns = shape
     nnz = data.shape[1]
@@ -145,12 +162,13 @@ def _batch(operands, axes, *, shape):
         shift_indptr(indptr_t),
         shift(rows_t, n_columns),
         shape=(size * n_rows, size * n_columns),
+        slices=_NO_SLICES,
     )
     return out.reshape(size, n_rows, z.shape[2]), 0
 
 
-_csr_matmul_p.def_impl(jax.jit(_value, static_argnames="shape"))
-_csr_matmul_p.def_abstract_eval(lambda data, data_t, z, *pattern, shape: ShapedArray((shape[0], z.shape[1]), z.dtype))
+_csr_matmul_p.def_impl(jax.jit(_value, static_argnames=("shape", "slices")))
+_csr_matmul_p.def_abstract_eval(lambda data, data_t, z, *_, shape, slices: ShapedArray((shape[0], z.shape[1]), z.dtype))
 ad.primitive_jvps[_csr_matmul_p] = _jvp
 ad.primitive_transposes[_csr_matmul_p] = _transpose
 batching.primitive_batchers[_csr_matmul_p] = _batch

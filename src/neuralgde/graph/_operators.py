@@ -175,7 +175,7 @@ def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpos
         if diagonal is not None:
             assert structure.with_loops is not None  # compressed rows have them
             structure, values = structure.with_loops, jnp.concatenate([values, diagonal])
-        csr = structure.csr(values)
+        csr = structure.operator(values)
         return SparseOperator(csr.T if transpose else csr)
     matrix = graph.scatter_pairs(values)
     if diagonal is not None:

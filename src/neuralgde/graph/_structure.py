@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from ._csr import CSR, Pattern
+from ._slices import Slicing, slice_rows
 
 
 class Structure(eqx.Module):
@@ -15,16 +16,30 @@ class Structure(eqx.Module):
     `with_loops`, which only graphs of layout "csr" have, is that of the same edges followed by one from each node to
     itself: where an operator has a diagonal, its product then is one pass over the states and not two. It is made on
     the host, with the rest, because operators may be made anew at every step of a stream; a graph is larger for it.
+    `slicings`, of rows and of columns, are there where a graph is large and on its own: they differ between graphs.
     """
 
     adjacency: Pattern
     by_receiver: Int[Array, "*batch edges"]
     by_sender: Int[Array, "*batch edges"]
+    slicings: tuple[Slicing | None, Slicing | None] = (None, None)
     with_loops: "Structure | None" = None
 
     def csr(self, weights: Array) -> CSR:
         """The matrix with `weights` at [receiver, sender]; the weights come in the graph's own edge order."""
         return CSR(weights[self.by_receiver], weights[self.by_sender], self.adjacency)
+
+    def operator(self, weights: Array) -> CSR:
+        """The same matrix for many products: in slices too, where that is faster."""
+        csr, p = self.csr(weights), self.adjacency
+        own, transposed = self.slicings
+        return CSR(
+            csr.data,
+            csr.data_t,
+            p,
+            None if own is None else own.slices(csr.data, p.indices, p.indptr),
+            None if transposed is None else transposed.slices(csr.data_t, p.indices_t, p.indptr_t),
+        )
 
     def into_receivers(self, receivers: Int[Array, " edges"], dtype) -> CSR:
         """The 0/1 matrix [node, edge] that sums edge values where edges end; its transpose copies them to the edges."""
@@ -43,12 +58,13 @@ def _incidence(order: Array, ptr: Array, rows: Array, ends: Array, dtype) -> CSR
     return CSR(ones, ones, Pattern(order, ptr, rows, ends, edges, edges[:-1], (ptr.shape[0] - 1, ends.shape[0])))
 
 
-def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, loops: bool) -> Structure:
+def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, loops: bool, sliced: bool) -> Structure:
     """Sort once, by receiver and by sender; neighbours ascend within a row so that reads of the state stay close."""
     with_loops = None
     if loops:
         nodes = np.arange(num_nodes, dtype=senders.dtype)
-        with_loops = sort_edges(np.append(senders, nodes), np.append(receivers, nodes), num_nodes, loops=False)
+        ends = np.append(senders, nodes), np.append(receivers, nodes)
+        with_loops = sort_edges(*ends, num_nodes, loops=False, sliced=sliced)
 
     def order_and_ptr(ends, others):
         order = np.lexsort((others, ends)).astype(np.int32)
@@ -60,4 +76,5 @@ def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, lo
     j, ptr_t = order_and_ptr(senders, receivers)
     arrays = (senders[i], ptr, receivers[i], receivers[j], ptr_t, senders[j])
     pattern = Pattern(*(jax.device_put(a.astype(np.int32)) for a in arrays), shape=(num_nodes, num_nodes))
-    return Structure(pattern, jax.device_put(i), jax.device_put(j), with_loops)
+    slicings = (slice_rows(ptr), slice_rows(ptr_t)) if sliced else (None, None)
+    return Structure(pattern, jax.device_put(i), jax.device_put(j), slicings, with_loops)

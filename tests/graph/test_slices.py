@@ -1,0 +1,161 @@
+"""Sparse products in slices: the same values and derivatives as those of a dense matrix, and where slices are made."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neuralgde import Graph, GraphStream
+from neuralgde.graph import _layout
+from neuralgde.graph._layout import choose_widths
+
+NODES = 12
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    """Slices for graphs of any size, at most four wide."""
+    monkeypatch.setattr(_layout, "SLICED_NODES", 1)
+    monkeypatch.setattr(_layout, "WIDEST_SLICE", 4)
+
+
+def edges(seed=0, hub=6):
+    """Rows without entries, of one to four, and longer ones; node 0 sends and receives nothing."""
+    rng = np.random.default_rng(seed)
+    lengths = [0, 0, 1, 1, 2, 2, 3, 4, 4, 4, hub, 1]
+    receivers = np.repeat(np.arange(NODES), lengths)
+    senders = np.concatenate([1 + rng.choice(NODES - 1, k, replace=False) for k in lengths])
+    order = rng.permutation(len(senders))
+    return senders[order], receivers[order]
+
+
+def structure(**options):
+    senders, receivers = edges(**options)
+    return Graph.from_edges(senders, receivers, num_nodes=NODES, layout="csr").structure
+
+
+def in_slices(w, z, s):
+    return s.operator(w) @ z
+
+
+def dense(w, z, s):
+    p = s.adjacency
+    return jnp.zeros(p.shape, w.dtype).at[p.rows, p.indices].add(w[s.by_receiver]) @ z
+
+
+def bent(product):
+    """A scalar with no vanishing derivatives, through two products as in a network of two layers."""
+
+    def f(w, z, s):
+        h = jnp.sin(product(w, z, s))
+        return jnp.sum(jnp.cos(product(w**2, h, s)) * h)
+
+    return f
+
+
+@pytest.mark.parametrize("hub", [6, 2], ids=["long rows", "none"])
+def test_values_and_derivatives(x64, small_slices, hub):
+    s = structure(hub=hub)
+    w = jax.random.normal(jax.random.key(0), s.by_receiver.shape)
+    z = jax.random.normal(jax.random.key(1), (NODES, 2))
+    own, transposed = s.slicings
+    assert own.widths[0] == 0 and len(own.widths) > 1 and transposed is not None
+    assert (own.long_entries.size > 0) == (hub > 4)
+
+    @jax.jit
+    def everything(w, z):
+        found = []
+        for product in (in_slices, dense):
+            f = bent(product)
+            found.append(
+                (
+                    product(w, z, s),
+                    jax.jvp(lambda w, z, p=product: p(w, z, s), (w, z), (jnp.cos(w), jnp.sin(z))),
+                    jax.grad(f, (0, 1))(w, z, s),
+                    jax.hessian(f, (0, 1))(w, z, s),
+                    jax.jacrev(jax.grad(f, 1))(w, z, s),
+                    jax.vmap(lambda z, p=product: p(w, z, s), 2, 1)(jnp.stack([z, z**2, jnp.cos(z)], 2)),
+                )
+            )
+        return found
+
+    sliced, expected = everything(w, z)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-11), sliced, expected)
+    np.testing.assert_allclose(s.operator(w).T.T @ z, expected[0], atol=1e-12)
+
+
+def test_a_batch_of_matrices(small_slices):
+    s = structure()
+    w = jax.random.normal(jax.random.key(0), (3, *s.by_receiver.shape))
+    z = jax.random.normal(jax.random.key(1), (3, NODES, 2))
+
+    def gradients(product):
+        return jax.vmap(jax.grad(bent(product), (0, 1)), (0, 0, None))(w, z, s)
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4),
+        *map(jax.jit(gradients, static_argnums=0), (in_slices, dense)),
+    )
+
+
+def test_what_is_not_finite_reaches_receivers_alone(small_slices):
+    senders, receivers = edges()
+    op = Graph.from_edges(senders, receivers, num_nodes=NODES, layout="csr").operator("adjacency")
+    assert op.matrix.slices is not None
+    for lost in range(NODES):
+        out = op @ jnp.ones((NODES, 1)).at[lost].set(jnp.nan)
+        reached = np.isin(np.arange(NODES), receivers[senders == lost])
+        np.testing.assert_array_equal(np.isnan(out[:, 0]), reached)
+
+
+def test_padded_graphs_and_streams_share_a_program(small_slices):
+    graphs = [Graph.from_edges(*edges(seed), num_nodes=NODES, layout="csr") for seed in range(3)]
+    assert all(g.structure.slicings[1] is not None for g in graphs)
+    assert graphs[0].pad(NODES + 1).structure.slicings == (None, None)
+    stream = GraphStream(np.arange(3.0), np.zeros((3, NODES, 1)), graphs)
+    z = jax.random.normal(jax.random.key(1), (NODES, 2))
+    out = jax.jit(jax.vmap(lambda g: g.operator("gcn") @ z))(stream.graphs)
+    for found, graph in zip(out, graphs, strict=True):
+        np.testing.assert_allclose(found, graph.with_layout("dense").operator("gcn") @ z, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gcn", "laplacian", "random_walk", "reverse_random_walk"])
+def test_operators_of_a_large_graph(name):
+    """No threshold is moved here: 5,000 nodes have slices, and half of the rows are empty before loops are added."""
+    n = 5000
+    rng = np.random.default_rng(0)
+    senders, receivers, weights = rng.integers(0, n, 20_000), rng.integers(0, n // 2, 20_000), rng.random(20_000)
+    graph = Graph.from_edges(senders, receivers, weights, num_nodes=n)
+    op = graph.operator(name)
+    assert op.matrix.slices is not None and op.matrix.slices_t is not None
+    z = jnp.asarray(rng.standard_normal((n, 3)), jnp.float32)
+    expected = op.to_dense() @ z
+    np.testing.assert_allclose(op @ z, expected, atol=1e-5)
+    np.testing.assert_allclose(jax.vjp(lambda z: op @ z, z)[1](z)[0], op.to_dense().T @ z, atol=1e-5)
+
+
+def test_slices_are_what_is_multiplied():
+    n = _layout.SLICED_NODES
+    ring = Graph.from_edges(np.arange(n), (np.arange(n) + 1) % n, num_nodes=n, layout="csr")
+    program = jax.jit(lambda op, z: jnp.tanh(op @ z)).lower(ring.operator("gcn"), jnp.ones((n, 2))).as_text()
+    assert "csr" not in program and "gather" in program
+
+
+@pytest.mark.parametrize(
+    ("lengths", "widths"),
+    [
+        ([3] * 10, [3]),
+        ([2, 3] * 10, [3]),
+        ([1] * 10 + [9], [1, 9]),
+        ([1] * 30 + [5] * 10 + [20] * 3, [1, 5, 20]),
+        ([0] * 5 + [2] * 10, [0, 2]),
+        ([1] * 50 + [40], [1]),
+        ([1] * 10 + [40], []),
+        ([0] * 10, []),
+        ([3] * 9, []),
+    ],
+    ids=["one", "little padding", "two", "three", "empty rows", "a hub", "mostly a hub", "no entries", "few nodes"],
+)
+def test_widths(monkeypatch, lengths, widths):
+    monkeypatch.setattr(_layout, "SLICED_NODES", 10)
+    assert choose_widths(np.array(lengths)) == widths
