@@ -196,14 +196,14 @@ def interleave(runs: Sequence[Callable[[], float]], rounds: int, budget: float =
 
 
 def time_once(run: Callable[[], Any], shortest: float = 0.03) -> float:
-    """Seconds of one run, the mean over a burst of at least `shortest` seconds after one that warms the caches."""
+    """Seconds of one run, the mean over a burst of at least `shortest` seconds after one that is not counted.
+
+    As in a training loop, what ran before is the same work: caches are warm, and memory is at hand. After another
+    contender's turn a gigabyte of fresh pages alone may take seconds.
+    """
     start = time.perf_counter()
     run()
-    first = time.perf_counter() - start
-    # A long run does not notice caches, and is not worth doing twice.
-    if first > 20 * shortest:
-        return first
-    count = max(1, math.ceil(shortest / first))
+    count = max(1, math.ceil(shortest / (time.perf_counter() - start)))
     start = time.perf_counter()
     for _ in range(count):
         run()
