@@ -10,9 +10,9 @@ from neuralgde.graph._rows import times_weight
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def operands(*batch):
+def operands(*batch, rows=4):
     rng = np.random.default_rng(0)
-    return jnp.asarray(rng.standard_normal((*batch, 4, 3))), jnp.asarray(rng.standard_normal((*batch, 3, 2)))
+    return jnp.asarray(rng.standard_normal((*batch, rows, 3))), jnp.asarray(rng.standard_normal((*batch, 3, 2)))
 
 
 def loss(product):
@@ -24,8 +24,9 @@ ours, plain = loss(times_weight), loss(jnp.matmul)
 
 @pytest.mark.parametrize("argnums", [0, 1, (0, 1)], ids=["state", "weight", "both"])
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian])
-def test_derivatives(derivative, argnums):
-    found, expected = (derivative(f, argnums)(*operands()) for f in (ours, plain))
+@pytest.mark.parametrize("rows", [4, 20], ids=["few rows", "many"])
+def test_derivatives(derivative, argnums, rows):
+    found, expected = (derivative(f, argnums)(*operands(rows=rows)) for f in (ours, plain))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
 
 

@@ -29,7 +29,7 @@ class Dense(eqx.Module):
         return self._times(z, unrolled=False)
 
     def times_product(self, z: Float[Array, "columns features"]) -> Float[Array, "rows features"]:
-        """The same for a z that is itself a product, where `is_small`: a batch of these is one loop."""
+        """The same for a z that is itself a product, where `is_small`: one loop, for a batch of these too."""
         return self._times(z, unrolled=True)
 
     def _times(self, z: Array, *, unrolled: bool) -> Array:
@@ -39,8 +39,9 @@ class Dense(eqx.Module):
 
 
 # Operands of shapes (*batch, rows, columns), (*batch, columns, rows), (*batch, columns, features), with equal batches.
-# The value depends on the first and the last; the second is used when transposing in the last. With `unrolled` a batch
-# is a sum over columns; not so a gradient, which comes out of a chain of other operations.
+# The value depends on the first and the last; the second is used when transposing in the last. With `unrolled` it is a
+# sum over columns: XLA calls a library for a product, and for a small one the call costs more than the work. Not so for
+# a gradient, which comes out of a chain of other operations.
 _matmul_p = Primitive("matmul_with_transpose")
 
 
@@ -51,7 +52,7 @@ _LEAST_FEATURES = 16
 def _value(matrix, matrix_t, z, *, unrolled):
     del matrix_t
     columns, features = z.shape[-2:]
-    if matrix.ndim > 2 and unrolled:
+    if unrolled:
         terms = [matrix[..., :, j, None] * z[..., None, j, :] for j in range(columns)]
         return sum(terms[1:], terms[0])
     if matrix.ndim == 2 or features >= _LEAST_FEATURES:

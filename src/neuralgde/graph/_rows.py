@@ -48,7 +48,16 @@ def _transpose(ct, z, weight):
     zero = type(ct) is ad.Zero
     if ad.is_undefined_primal(z):
         return [ad.Zero(z.aval) if zero else _times_p.bind(ct, weight.T), None]
-    return [None, ad.Zero(weight.aval) if zero else _rows(z).T @ _rows(ct)]
+    return [None, ad.Zero(weight.aval) if zero else _sum_of_outer(_rows(z), _rows(ct))]
+
+
+def _sum_of_outer(z, ct):
+    """z^T ct. Few rows are added one by one, in a loop that fuses: a product of that size is mostly its call."""
+    rows, size = z.shape[0], z.shape[1] * ct.shape[1]
+    if not (0 < rows <= 16 and size <= 1024):
+        return z.T @ ct
+    terms = [z[i, :, None] * ct[i, None, :] for i in range(rows)]
+    return sum(terms[1:], terms[0])
 
 
 def _batch(operands, axes):
