@@ -14,9 +14,9 @@ NODES = 12
 
 @pytest.fixture
 def small_slices(monkeypatch):
-    """Slices for graphs of any size, at most four wide."""
+    """Slices for graphs of any size, at most five wide."""
     monkeypatch.setattr(_layout, "SLICED_NODES", 1)
-    monkeypatch.setattr(_layout, "WIDEST_SLICE", 4)
+    monkeypatch.setattr(_layout, "WIDEST_SLICE", 5)
 
 
 def edges(seed=0, hub=6):
@@ -59,8 +59,8 @@ def test_values_and_derivatives(x64, small_slices, hub):
     w = jax.random.normal(jax.random.key(0), s.by_receiver.shape)
     z = jax.random.normal(jax.random.key(1), (NODES, 2))
     own, transposed = s.slicings
-    assert own.widths[0] == 0 and len(own.widths) > 1 and transposed is not None
-    assert (own.long_entries.size > 0) == (hub > 4)
+    assert own.columns[0].shape == (2, 0) and len(own.columns) > 1 and transposed is not None
+    assert (own.long[0].size > 0) == (hub > 5)
 
     @jax.jit
     def everything(w, z):
@@ -108,15 +108,94 @@ def test_what_is_not_finite_reaches_receivers_alone(small_slices):
         np.testing.assert_array_equal(np.isnan(out[:, 0]), reached)
 
 
-def test_padded_graphs_and_streams_share_a_program(small_slices):
+def graphs_alike_but_for_their_edges():
+    """Three of equal size, whose slices are not."""
     graphs = [Graph.from_edges(*edges(seed), num_nodes=NODES, layout="csr") for seed in range(3)]
-    assert all(g.structure.slicings[1] is not None for g in graphs)
-    assert graphs[0].pad(NODES + 1).structure.slicings == (None, None)
+    columns = [jax.tree.map(jnp.shape, g.structure.slicings[1].columns) for g in graphs]
+    assert len({tuple(c) for c in columns}) > 1
+    return graphs
+
+
+def test_padded_graphs_share_a_program(small_slices):
+    programs = []
+
+    @jax.jit
+    def product(graph, z):
+        programs.append(graph)
+        return graph.operator("gcn") @ z
+
+    z = jax.random.normal(jax.random.key(1), (NODES, 2))
+    for graph in graphs_alike_but_for_their_edges():
+        padded = graph.pad()
+        np.testing.assert_allclose(product(padded, z), graph.operator("gcn") @ z, atol=1e-6)
+        for again in (padded.permute(np.arange(NODES)), padded.with_layout("csr")):
+            assert jax.tree.structure(again) == jax.tree.structure(padded)
+    assert len(programs) == 1
+
+
+def test_streams_keep_weights_and_operators(small_slices):
+    """They drop slices and nothing else: no graph is built again, so that its weights may be traced."""
+    graphs = graphs_alike_but_for_their_edges()
+    mine = [g.with_operator("mine", k * jnp.eye(NODES)).prepare("gcn") for k, g in enumerate(graphs)]
+    z = jax.random.normal(jax.random.key(1), (NODES, 2))
+
+    @jax.jit
+    def products(scale):
+        scaled = [g.with_weights(scale * g.weights) for g in graphs]
+        streams = [GraphStream(np.arange(3.0), np.zeros((3, NODES, 1)), g) for g in (mine, scaled)]
+        names = ("mine", "gcn"), ("adjacency",)
+        return [
+            jax.vmap(lambda g, name=name: g.operator(name) @ z)(stream.graphs)
+            for stream, group in zip(streams, names, strict=True)
+            for name in group
+        ]
+
+    own, gcn, adjacency = products(jnp.asarray(2.0))
+    for k, graph in enumerate(graphs):
+        np.testing.assert_allclose(own[k], k * z)
+        np.testing.assert_allclose(gcn[k], graph.operator("gcn") @ z, atol=1e-6)
+        np.testing.assert_allclose(adjacency[k], 2 * (graph.operator("adjacency") @ z), atol=1e-5)
+
+
+def test_a_stream_of_one_graph_with_other_weights_keeps_its_slices(small_slices):
+    graph = Graph.from_edges(*edges(), num_nodes=NODES, layout="csr")
+    graphs = [graph.with_weights((1.0 + k) * graph.weights) for k in range(3)]
     stream = GraphStream(np.arange(3.0), np.zeros((3, NODES, 1)), graphs)
     z = jax.random.normal(jax.random.key(1), (NODES, 2))
-    out = jax.jit(jax.vmap(lambda g: g.operator("gcn") @ z))(stream.graphs)
-    for found, graph in zip(out, graphs, strict=True):
-        np.testing.assert_allclose(found, graph.with_layout("dense").operator("gcn") @ z, atol=1e-6)
+    assert stream.graphs.structure.slicings[0] is not None
+
+    def step(total, k):
+        op = stream.graph_at(k).operator("laplacian")
+        return total + op @ z, op @ z
+
+    total, each = jax.jit(lambda: jax.lax.scan(step, jnp.zeros_like(z), jnp.arange(3)))()
+    expected = graph.with_layout("dense").operator("laplacian") @ z
+    np.testing.assert_allclose(total, 6 * expected, atol=1e-4)
+    np.testing.assert_allclose(each, jnp.stack([k * expected for k in (1, 2, 3)]), atol=1e-5)
+    batched = jax.vmap(lambda g: g.operator("laplacian") @ z)(stream.graphs)
+    np.testing.assert_allclose(batched, each, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "gap"), [(jnp.bfloat16, 0.1), (jnp.float64, 1e-5)])
+def test_dtype_of_the_states_rules(x64, small_slices, dtype, gap):
+    # Without long rows, for which JAX would warn that its kernel has no bfloat16.
+    graph = Graph.from_edges(*edges(hub=2), np.ones(24, np.float32), num_nodes=NODES, layout="csr")
+    op = graph.operator("gcn")
+    assert op.matrix.slices is not None
+    z = jax.random.normal(jax.random.key(1), (NODES, 3), dtype)
+    out = jax.checkpoint(lambda z: op @ z)(z)
+    assert out.dtype == dtype and (op @ z[:, :0]).shape == (NODES, 0)
+    np.testing.assert_allclose(out.astype(float), op.to_dense() @ z.astype(float), atol=gap)
+
+
+def test_learned_weights_have_no_copies_among_their_derivatives(small_slices):
+    graph = Graph.from_edges(*edges(), num_nodes=NODES, layout="csr")
+
+    def copies(w):
+        return jax.tree.leaves(graph.with_weights(w).operator("gcn").matrix.slices.values)
+
+    tangents = jax.jvp(copies, (graph.weights,), (graph.weights,))[1]
+    assert tangents and not any(np.any(t) for t in tangents)
 
 
 @pytest.mark.parametrize("name", ["gcn", "laplacian", "random_walk", "reverse_random_walk"])

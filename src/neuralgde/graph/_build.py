@@ -250,7 +250,12 @@ def check_single(graph: "Graph", action: str) -> None:
 
 
 def rebuild(graph: "Graph", layout: Layout, *, sliced: bool = True, **changes: Any) -> "Graph":
-    """A graph again from its own arrays, some of them changed; slots that pairs do not use are dropped."""
+    """A graph again from its own arrays, some of them changed; slots that pairs do not use are dropped.
+
+    Compressed rows that were made without slices, to share a program with others, stay without.
+    """
+    if graph.layout == "csr" and graph.structure is not None:
+        sliced = sliced and any(s is not None for s in graph.structure.slicings)
     names = ("senders", "receivers", "weights", "edge_features", "edge_mask", "node_mask")
     arrays = {name: changes.get(name, getattr(graph, name)) for name in names}
     arrays = {name: None if value is None else host(value, name) for name, value in arrays.items()}

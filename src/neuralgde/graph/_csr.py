@@ -1,4 +1,4 @@
-"""Sparse matrix times dense block: one JAX primitive over the native CSR kernel, differentiable to any order."""
+"""Sparse matrix times dense block: one JAX primitive, by slices or a native kernel, differentiable to any order."""
 
 import functools
 import math
@@ -75,7 +75,7 @@ class CSR(eqx.Module):
 # Operands: data, data_t, z, the six arrays of a Pattern, then those of the slices, if any. The value depends on `data`
 # and `z` only; `data_t` is the same matrix in column order and is used when transposing in z. Callers make `data_t`
 # from `data` by a permutation, so that a second derivative that reaches `data_t` finds its way back to the weights.
-# Slices are copies that save time: derivatives in values go by `data`, without them.
+# Slices, where there are any, must be copies of `data`: they are what is multiplied, but derivatives go by `data`.
 _csr_matmul_p = Primitive("csr_matmul")
 _NO_SLICES = jax.tree.structure((None, None))
 

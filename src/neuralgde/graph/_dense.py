@@ -52,7 +52,7 @@ _LEAST_FEATURES = 16
 def _value(matrix, matrix_t, z, *, unrolled):
     del matrix_t
     columns, features = z.shape[-2:]
-    if unrolled:
+    if unrolled and z.dtype.itemsize >= 4:  # a library adds up numbers of two bytes in four
         terms = [matrix[..., :, j, None] * z[..., None, j, :] for j in range(columns)]
         return sum(terms[1:], terms[0])
     if matrix.ndim == 2 or features >= _LEAST_FEATURES:

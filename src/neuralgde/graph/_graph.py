@@ -23,6 +23,9 @@ class Graph(eqx.Module):
     `vmap` and `grad` as arguments. Edges keep the order they came in. Duplicate edges add up in operators and send one
     message each. Absent nodes and edges are switched off by masks: they send nothing, receive nothing and have no
     degree.
+
+    Graphs of one size share compiled programs, but for large sparse ones, whose arrays follow their edges for speed:
+    `pad` makes these alike.
     """
 
     senders: Int[Array, "*batch edges"]
@@ -161,7 +164,10 @@ class Graph(eqx.Module):
         return _build.relayout(self, layout)
 
     def pad(self, num_nodes: int | None = None, num_edges: int | None = None) -> "Graph":
-        """More room for nodes and edges, switched off by the masks (host code): graphs of one shape share a program."""
+        """More room for nodes and edges, switched off by the masks (host code): graphs of one shape share a program.
+
+        Without arguments it makes large sparse graphs of one size alike, and their products somewhat slower.
+        """
         return _build.pad(self, num_nodes, num_edges)
 
     def permute(self, order: Any) -> "Graph":

@@ -16,13 +16,14 @@ ALWAYS_DENSE_NODES = 128
 DENSE_SHARE = 0.15
 NEVER_DENSE_NODES = 8192
 
-# Measured in turn, slices over plain rows, product and gradient, 1,000 to 100,000 nodes with 3 to 25 edges each: from
-# about 4,000 nodes on 1.3 to 2.7 times faster with 16 features and more, 4 to 9 times with 1 to 4. Below, the two are
-# close and slices take longer to compile. With hubs, whose rows are too long for slices, the gain is smaller.
+# Measured by the same command on random graphs of 3 to 25 edges a node: from about 4,000 nodes on slices are faster than
+# plain rows at 16 features and more, and several times faster at few. Below, they are close, and slices take longer to
+# compile. Where hubs hold much of the graph, in rows too long for slices, the gain is smaller.
 SLICED_NODES = 4096
 WIDEST_SLICE = 32
 MOST_SLICES = 3
-# As few slices as keep the slots below so many times the entries: each is compiled, slots of padding cost little.
+# More slices, up to that many, only while slots are more than so many times the entries: each slice is compiled, and
+# slots of padding cost little.
 MOST_SLOTS = 1.5
 
 
@@ -55,7 +56,7 @@ def choose_widths(lengths: np.ndarray) -> list[int]:
 
 
 def is_small(columns: int, features: int) -> bool:
-    """Whether many such products are faster as one sum over columns than one by one, as XLA multiplies a batch.
+    """Whether such products are faster as one sum over columns than by a library, which a batch calls one by one.
 
     Measured for 4 to 64 columns and features on two cores. It holds for a z that is in memory, as a product always is:
     what is still to be computed would be computed again for every row.

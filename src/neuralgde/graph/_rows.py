@@ -54,7 +54,7 @@ def _transpose(ct, z, weight):
 def _sum_of_outer(z, ct):
     """z^T ct. Few rows are added one by one, in a loop that fuses: a product of that size is mostly its call."""
     rows, size = z.shape[0], z.shape[1] * ct.shape[1]
-    if not (0 < rows <= 16 and size <= 1024):
+    if not (0 < rows <= 16 and size <= 1024 and z.dtype.itemsize >= 4):
         return z.T @ ct
     terms = [z[i, :, None] * ct[i, None, :] for i in range(rows)]
     return sum(terms[1:], terms[0])

@@ -16,37 +16,31 @@ from ._layout import choose_widths
 
 
 class Slicing(eqx.Module):
-    """Which rows of a pattern go together: first those of at most the first width, and so on; then the long ones."""
+    """Which rows of a pattern go together, the shortest first, and last those too long for a slice.
 
-    order: Int[Array, " rows"]
-    place: Int[Array, " rows"]
-    long_entries: Int[Array, " long"]
-    long_starts: Int[Array, " long_rows_and_one"]
-    counts: tuple[int, ...] = eqx.field(static=True)
-    widths: tuple[int, ...] = eqx.field(static=True)
+    Of each slice it has the columns of its rows and where their values are among those of compressed rows. Padding is
+    a neighbour again, past the last value: what is not finite stays with those whom it reaches anyway.
+    """
 
-    @eqx.filter_jit  # outside of a program, its many operations would be compiled one by one
-    def slices(self, data: Array, indices: Array, indptr: Array) -> "Slices":
-        """A matrix of this pattern, given as compressed rows, in slices."""
-        columns, values = [], []
-        for rows, width in zip(jnp.split(self.order, np.cumsum(self.counts))[:-1], self.widths, strict=True):
-            starts, ends = indptr[rows, None], indptr[rows + 1, None]
-            slots = starts + jnp.arange(width, dtype=indptr.dtype)
-            # Padding is a neighbour again, with the value 0: what is not finite stays with those it reaches anyway.
-            entries = jnp.minimum(slots, ends - 1)
-            columns.append(indices[entries])
-            values.append(jnp.where(slots < ends, data[entries], 0))
-        long = (data[self.long_entries], indices[self.long_entries], self.long_starts)
-        return Slices(tuple(columns), tuple(values), long, self.place)
+    columns: tuple[Int[Array, "*batch _ _"], ...]
+    entries: tuple[Int[Array, "*batch _ _"], ...]
+    long: tuple[Int[Array, "*batch long"], Int[Array, "*batch long"], Int[Array, "*batch long_starts"]]
+    place: Int[Array, "*batch rows"]
+
+    def slices(self, data: Float[Array, " entries"]) -> "Slices":
+        """A matrix of this pattern, its values given in the order of compressed rows."""
+        columns, entries, starts = self.long
+        values = tuple(data.at[slots].get(mode="fill", fill_value=0) for slots in self.entries)
+        return Slices(self.columns, values, (data[entries], columns, starts), self.place)
 
 
 class Slices(eqx.Module):
     """A sparse matrix cut into slices, each with the columns and values of its rows, and what is left as CSR."""
 
-    columns: tuple[Int[Array, "_ _"], ...]
-    values: tuple[Float[Array, "_ _"], ...]
-    long: tuple[Float[Array, " long"], Int[Array, " long"], Int[Array, " long_rows_and_one"]]
-    place: Int[Array, " rows"]
+    columns: tuple[Int[Array, "*batch _ _"], ...]
+    values: tuple[Float[Array, "*batch _ _"], ...]
+    long: tuple[Float[Array, "*batch long"], Int[Array, "*batch long"], Int[Array, "*batch long_starts"]]
+    place: Int[Array, "*batch rows"]
 
     def __matmul__(self, z: Float[Array, "columns features"]) -> Float[Array, "rows features"]:
         def product():
@@ -74,25 +68,24 @@ def _rows(z: Array, rows: Array) -> Array:
     return z.at[rows].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-def slice_rows(indptr: np.ndarray) -> Slicing | None:
-    """The slicing of rows that start there (host code), or None where plain CSR is as fast."""
+def slice_rows(indptr: np.ndarray, indices: np.ndarray) -> Slicing | None:
+    """The slicing of compressed rows (host code), or None where they are as fast as they are."""
     lengths = np.diff(indptr)
     widths = choose_widths(lengths)
     if not widths:
         return None
     group = np.searchsorted(widths, lengths)
-    order = np.argsort(group, kind="stable").astype(np.int32)
+    order = np.argsort(group, kind="stable")
+    *short, long = np.split(order, np.cumsum(np.bincount(group, minlength=len(widths) + 1))[:-1])
+    columns, entries = [], []
+    for rows, width in zip(short, widths, strict=True):
+        starts, ends = indptr[rows, None], indptr[rows + 1, None]
+        slots = starts + np.arange(width)
+        columns.append(indices[np.minimum(slots, ends - 1)])
+        entries.append(np.where(slots < ends, slots, len(indices)))
+    long_starts = np.append(0, np.cumsum(lengths[long]))
+    long_entries = np.repeat(indptr[long] - long_starts[:-1], lengths[long]) + np.arange(long_starts[-1])
     place = np.empty_like(order)
-    place[order] = np.arange(len(order), dtype=np.int32)
-    counts = np.bincount(group, minlength=len(widths) + 1)
-    long = order[len(order) - counts[-1] :]
-    starts = np.append(0, np.cumsum(lengths[long])).astype(np.int32)
-    entries = np.repeat(indptr[long] - starts[:-1], lengths[long]) + np.arange(starts[-1], dtype=np.int32)
-    return Slicing(
-        jax.device_put(order),
-        jax.device_put(place),
-        jax.device_put(entries),
-        jax.device_put(starts),
-        tuple(counts[:-1].tolist()),
-        tuple(widths),
-    )
+    place[order] = np.arange(len(order))
+    arrays = (tuple(columns), tuple(entries), (indices[long_entries], long_entries, long_starts), place)
+    return Slicing(*jax.tree.map(lambda a: jax.device_put(a.astype(np.int32)), arrays))

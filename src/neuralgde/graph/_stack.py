@@ -11,12 +11,16 @@ from jax.core import Tracer
 from .._errors import InputError
 from ._graph import Graph
 from ._layout import choose_layout
+from ._slices import Slices, Slicing
 
 
 def alike(graphs: Sequence[Graph], name: str) -> list[Graph]:
     """The same graphs in one layout and one shape: the layout that they share, else the one for their common size."""
-    if len({(jax.tree.structure(g), *[a.shape for a in jax.tree.leaves(g)]) for g in graphs}) == 1:
+    if _same_shapes(graphs):
         return list(graphs)
+    graphs = [_without_slices(g) for g in graphs]
+    if _same_shapes(graphs):
+        return graphs
     channels = {None if g.edge_features is None else g.edge_features.shape[-1] for g in graphs}
     if len(channels) > 1:
         raise InputError(f"{name}: expected the same edge features in all graphs, got {channels} channels.")
@@ -28,6 +32,19 @@ def alike(graphs: Sequence[Graph], name: str) -> list[Graph]:
         graphs = [g if g.layout == layout else g.with_layout(layout) for g in graphs]
     edges = None if graphs[0].layout == "pairs" else max(g.num_edges for g in graphs)
     return [g.pad(nodes, edges) for g in graphs]
+
+
+def _same_shapes(graphs: Sequence[Graph]) -> bool:
+    return len({(jax.tree.structure(g), *[a.shape for a in jax.tree.leaves(g)]) for g in graphs}) == 1
+
+
+def _without_slices(graph: Graph) -> Graph:
+    """The same graph and operators; slices are cut otherwise in every graph."""
+
+    def is_cut(x: Any) -> bool:
+        return isinstance(x, Slicing | Slices)
+
+    return jax.tree.map(lambda x: None if is_cut(x) else x, graph, is_leaf=is_cut)
 
 
 def stacked(trees: Sequence[Any]) -> Any:

@@ -30,16 +30,14 @@ class Structure(eqx.Module):
         return CSR(weights[self.by_receiver], weights[self.by_sender], self.adjacency)
 
     def operator(self, weights: Array) -> CSR:
-        """The same matrix for many products: in slices too, where that is faster."""
-        csr, p = self.csr(weights), self.adjacency
+        """The same matrix, in slices too where the graph has them."""
+        csr = self.csr(weights)
         own, transposed = self.slicings
-        return CSR(
-            csr.data,
-            csr.data_t,
-            p,
-            None if own is None else own.slices(csr.data, p.indices, p.indptr),
-            None if transposed is None else transposed.slices(csr.data_t, p.indices_t, p.indptr_t),
-        )
+        # Copies: derivatives in the weights go by the values in order of rows and columns.
+        data, data_t = jax.lax.stop_gradient((csr.data, csr.data_t))
+        slices = None if own is None else own.slices(data)
+        slices_t = None if transposed is None else transposed.slices(data_t)
+        return CSR(csr.data, csr.data_t, self.adjacency, slices, slices_t)
 
     def into_receivers(self, receivers: Int[Array, " edges"], dtype) -> CSR:
         """The 0/1 matrix [node, edge] that sums edge values where edges end; its transpose copies them to the edges."""
@@ -76,5 +74,5 @@ def sort_edges(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, lo
     j, ptr_t = order_and_ptr(senders, receivers)
     arrays = (senders[i], ptr, receivers[i], receivers[j], ptr_t, senders[j])
     pattern = Pattern(*(jax.device_put(a.astype(np.int32)) for a in arrays), shape=(num_nodes, num_nodes))
-    slicings = (slice_rows(ptr), slice_rows(ptr_t)) if sliced else (None, None)
+    slicings = (slice_rows(ptr, senders[i]), slice_rows(ptr_t, receivers[j])) if sliced else (None, None)
     return Structure(pattern, jax.device_put(i), jax.device_put(j), slicings, with_loops)
