@@ -16,8 +16,8 @@ ALWAYS_DENSE_NODES = 128
 DENSE_SHARE = 0.15
 NEVER_DENSE_NODES = 8192
 
-# Measured by the same command on random graphs of 3 to 25 edges a node: from about 4,000 nodes on slices are faster than
-# plain rows at 16 features and more, and several times faster at few. Below, they are close, and slices take longer to
+# Measured by the same command on random graphs of 3 to 25 edges a node: from about 4,000 nodes on slices are faster
+# than plain rows, several times at few features. Below, the two are close, and slices take longer to
 # compile. Where hubs hold much of the graph, in rows too long for slices, the gain is smaller.
 SLICED_NODES = 4096
 WIDEST_SLICE = 32
