@@ -16,9 +16,9 @@ ALWAYS_DENSE_NODES = 128
 DENSE_SHARE = 0.15
 NEVER_DENSE_NODES = 8192
 
-# Measured by the same command on random graphs of 3 to 25 edges a node: from about 4,000 nodes on slices are faster
-# than plain rows, several times at few features. Below, the two are close, and slices take longer to
-# compile. Where hubs hold much of the graph, in rows too long for slices, the gain is smaller.
+# Measured in turn, which the same command does again, on random graphs of 3 to 25 edges a node: from about 4,000 nodes
+# on slices are faster than plain rows, several times at few features. Below, they may be slower, and they take longer
+# to compile. Where hubs hold much of the graph, in rows too long for slices, the gain is smaller.
 SLICED_NODES = 4096
 WIDEST_SLICE = 32
 MOST_SLICES = 3
