@@ -10,6 +10,7 @@ from jax.test_util import check_grads
 
 from neuralgde import Graph, InputError
 from neuralgde.graph._csr import CSR, Pattern
+from products import dense, nonlinear
 
 # Rows of different lengths, an empty row and an empty column, a duplicate, a self loop.
 SENDERS = np.array([0, 1, 2, 2, 3, 3, 0])
@@ -30,11 +31,6 @@ def sparse(w, z, s):
     return s.csr(w) @ z
 
 
-def dense(w, z, s):
-    p = s.adjacency
-    return jnp.zeros(p.shape, w.dtype).at[p.rows, p.indices].add(w[s.by_receiver]) @ z
-
-
 def normal(seed, *shape):
     return jax.random.normal(jax.random.key(seed), shape)
 
@@ -52,16 +48,6 @@ TRANSFORMS = {
     "jacrev": lambda f: jax.jacrev(f, (0, 1)),
     "jacfwd": lambda f: jax.jacfwd(f, (0, 1)),
 }
-
-
-def nonlinear(product):
-    """A scalar with no vanishing derivatives, through two products as in a network of two layers."""
-
-    def f(w, z, s):
-        h = jnp.sin(product(w, z, s))
-        return jnp.sum(jnp.cos(product(w**2, h, s)) * h)
-
-    return f
 
 
 def assert_trees_close(a, b, **kwargs):

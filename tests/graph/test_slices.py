@@ -8,6 +8,7 @@ import pytest
 from neuralgde import Graph, GraphStream
 from neuralgde.graph import _layout
 from neuralgde.graph._layout import choose_widths
+from products import dense, nonlinear
 
 NODES = 12
 
@@ -38,21 +39,6 @@ def in_slices(w, z, s):
     return s.operator(w) @ z
 
 
-def dense(w, z, s):
-    p = s.adjacency
-    return jnp.zeros(p.shape, w.dtype).at[p.rows, p.indices].add(w[s.by_receiver]) @ z
-
-
-def bent(product):
-    """A scalar with no vanishing derivatives, through two products as in a network of two layers."""
-
-    def f(w, z, s):
-        h = jnp.sin(product(w, z, s))
-        return jnp.sum(jnp.cos(product(w**2, h, s)) * h)
-
-    return f
-
-
 @pytest.mark.parametrize("hub", [6, 2], ids=["long rows", "none"])
 def test_values_and_derivatives(x64, small_slices, hub):
     s = structure(hub=hub)
@@ -66,7 +52,7 @@ def test_values_and_derivatives(x64, small_slices, hub):
     def everything(w, z):
         found = []
         for product in (in_slices, dense):
-            f = bent(product)
+            f = nonlinear(product)
             found.append(
                 (
                     product(w, z, s),
@@ -90,7 +76,7 @@ def test_a_batch_of_matrices(small_slices):
     z = jax.random.normal(jax.random.key(1), (3, NODES, 2))
 
     def gradients(product):
-        return jax.vmap(jax.grad(bent(product), (0, 1)), (0, 0, None))(w, z, s)
+        return jax.vmap(jax.grad(nonlinear(product), (0, 1)), (0, 0, None))(w, z, s)
 
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4),
