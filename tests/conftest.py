@@ -1,5 +1,6 @@
 """What all tests share: JAX's settings, checked types, keys, and a last line about the tests left out."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -16,6 +17,10 @@ import pytest
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 # Shapes and types of every call are checked in the tests, and only here.
 jaxtyping.install_import_hook("neuralgde", "checker.check")
+
+# Tracing makes millions of small objects that live long. Looking through them as often as Python does by default takes
+# a twentieth of the tests' time.
+gc.set_threshold(100_000, 50, 100)
 
 # The first example of a property compiles, so no single one can be held to a deadline.
 hypothesis.settings.register_profile("neuralgde", deadline=None, derandomize=True)

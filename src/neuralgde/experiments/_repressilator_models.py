@@ -129,7 +129,8 @@ def predict_in_parts(
     The last part is filled up, and so are few runs: all have one shape and share a program.
     """
     past = task.past(runs)
-    size = max(1, _AT_ONCE // samples)
+    most = max(map(len, (task.test, task.calibration, task.figures, runs)))
+    size = max(1, min(most, _AT_ONCE // samples))
     for i, first in enumerate(range(0, len(runs), size)):
         part = past[np.minimum(np.arange(first, first + size), len(runs) - 1)]
         found = predict(name, model, task, part, config, ahead, samples, jax.random.fold_in(key, i))

@@ -1,5 +1,6 @@
 """Brownian paths that are functions of time: a key fixes the whole path, whatever the times that are asked for."""
 
+import functools
 import math
 
 import equinox as eqx
@@ -62,6 +63,7 @@ class BrownianPath(eqx.Module):
         return (start + share * (end - start) + bridge).reshape(self.shape)
 
 
+@functools.partial(jax.jit, static_argnums=2)
 def _normals(key: Array, places: Array, count: int) -> Array:
     """(places, count) independent normal numbers in float32: a hash of the key, the place and the position."""
     positions = jnp.arange(count, dtype=jnp.uint32)

@@ -43,6 +43,8 @@ def present(graph: Graph) -> Array:
     return graph.node_mask[..., None] if graph.senders.ndim == 2 else graph.node_mask[:, None, None]
 
 
+# `jit` for the sake of its cache: traced once for all the stages that call it.
+@eqx.filter_jit
 def rate(s: Array, z: Array, span: Span) -> Array:
     """dz/ds = Δt f(t + s Δt, z) for every sample; absent nodes stay as they are."""
     flow, graph, start, length = span

@@ -146,6 +146,8 @@ def _solve(
     return Solution(times, states, status, reached, outcome.stats)
 
 
+# `jit` for the sake of its cache: every stage calls the field, which is traced once. XLA inlines it all the same.
+@eqx.filter_jit
 def _vector_field(t, z, args):
     field, graph, clock = args
     if graph is None:

@@ -22,6 +22,8 @@ class Equation(eqx.Module):
     ito: bool = eqx.field(static=True)
     componentwise: bool = eqx.field(static=True)
 
+    # `jit` for the sake of its cache: traced once for all the steps that call it.
+    @eqx.filter_jit
     def f_and_g(self, t: Array, z: Array) -> tuple[Array, Array]:
         def both(t, z, graph):
             f, g = evaluate_pair(self.drift, self.diffusion, t, z, graph)
@@ -29,6 +31,7 @@ class Equation(eqx.Module):
 
         return self._each(both, t, z)
 
+    @eqx.filter_jit
     def g(self, t: Array, z: Array) -> Array:
         return self._each(self.diffusion, t, z)
 
