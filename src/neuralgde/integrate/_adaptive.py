@@ -119,7 +119,7 @@ def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
     def advance(carry):
         lanes, record = carry
         after = map_lanes(_attempt, problem, axes)(lanes)
-        return after, note_step(record, lanes.t, after.t, lanes.y, lanes=axes is not None)
+        return after, note_step(record, after.t, lanes.y, lanes=axes is not None)
 
     def until_full(carry):
         lanes, record = carry
@@ -280,10 +280,10 @@ def _finish(problem: _Problem, lane: _Lane) -> Outcome:
 def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tuple, Any]:
     """The gradient in y0 and in what is wanted of args, given the gradients of all outputs."""
     record = inputs[1]
-    if axes is not None and record.starts.ndim == 1:
+    if axes is not None and record.knots.ndim == 1:
         # Many gradients of one solve: each gets the record.
-        starts, ends, states = map_lanes(lambda inputs: inputs[1][-3:], inputs, axes)()
-        record = record._replace(starts=starts, ends=ends, states=states)
+        knots, states = map_lanes(lambda inputs: inputs[1][-2:], inputs, axes)()
+        record = record._replace(knots=knots, states=states)
 
     def begin(inputs):
         problem, _, grads = inputs

@@ -10,23 +10,22 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 
 class Record(NamedTuple):
-    """Start and end of every step tried, the same for one not taken, and the state before every `stride`-th.
+    """The times between the steps tried, equal on both sides of one not taken, and the state before every `stride`-th.
 
-    The ends are kept and not the lengths: start plus length, rounded, may fall short of the end, and an output there
-    would be in no step. When its slots are full the record forgets every second state. With lanes, their axis is the
-    first of `starts`, `ends` and `states`; the counts are common to all.
+    Times are kept and not lengths: start plus length, rounded, may fall short of the end, and an output there would be
+    in no step. When its slots are full the record forgets every second state. With lanes, their axis is the first of
+    `knots` and `states`; the counts are common to all.
     """
 
     tried: Int[Array, ""]
     stride: Int[Array, ""]
     full: Bool[Array, ""]
-    starts: Float[Array, "*lanes limit"]
-    ends: Float[Array, "*lanes limit"]
+    knots: Float[Array, "*lanes limit_and_one"]
     states: PyTree
 
     def lane_axes(self) -> "Record":
         """Which of the arrays have an axis of lanes, where there are lanes."""
-        return Record(False, False, False, True, True, jax.tree.map(lambda _: True, self.states))  # pyright: ignore[reportArgumentType]
+        return Record(False, False, False, True, jax.tree.map(lambda _: True, self.states))  # pyright: ignore[reportArgumentType]
 
 
 # Slots are cleared and copied whether a solve uses them or not, so that large states have fewer. Up to 250 steps
@@ -50,12 +49,12 @@ def new_record(t: Array, y: PyTree, limit: int, *, lanes: bool) -> Record:
     def room(x, length):
         return jnp.zeros((*x.shape[:at], length, *x.shape[at:]), x.dtype)
 
-    log = room(t, limit)
+    knots = jax.lax.dynamic_update_index_in_dim(room(t, limit + 1), t, 0, at)
     states = jax.tree.map(lambda x: room(x, slots), y)
-    return Record(jnp.asarray(0), jnp.asarray(1), jnp.asarray(False), log, log, states)
+    return Record(jnp.asarray(0), jnp.asarray(1), jnp.asarray(False), knots, states)
 
 
-def note_step(record: Record, t: Array, end: Array, y: PyTree, *, lanes: bool) -> Record:
+def note_step(record: Record, end: Array, y: PyTree, *, lanes: bool) -> Record:
     n, stride, axis = record.tried, record.stride, int(lanes)
     slot = n // stride
 
@@ -69,8 +68,7 @@ def note_step(record: Record, t: Array, end: Array, y: PyTree, *, lanes: bool) -
         n + 1,
         stride,
         n + 1 >= slots * stride,
-        jax.lax.dynamic_update_index_in_dim(record.starts, t, n, axis),
-        jax.lax.dynamic_update_index_in_dim(record.ends, end, n, axis),
+        jax.lax.dynamic_update_index_in_dim(record.knots, end, n + 1, axis),
         states,
     )
 
@@ -115,7 +113,7 @@ def walk_back(record: Record, carry: PyTree, forth: Callable, back: Callable, *,
         return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
     def advance(walk: _Walk) -> _Walk:
-        t, end = pick((record.starts, record.ends), walk.at)
+        t, end = pick(record.knots, walk.at), pick(record.knots, walk.at + 1)
         arrived = walk.at == walk.target
         y, carry = jax.lax.cond(
             arrived,
