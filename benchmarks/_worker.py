@@ -40,7 +40,6 @@ def main(module: str, work_name: str, contender_name: str, path: str, quick: boo
     values, gradients = job.run()
     first = time.perf_counter() - start
     facts: dict[str, Any] = {"first_run_seconds": first}
-    peak = max(0, _peak() - baseline)
     arrays = {f"values_{i}": _numpy(x) for i, x in enumerate(values)}
     arrays |= {f"gradients_{i}": _numpy(x) for i, x in enumerate(gradients)}
     np.savez(path, **arrays)
@@ -58,7 +57,7 @@ def main(module: str, work_name: str, contender_name: str, path: str, quick: boo
         if line.strip() == "time":
             answer(seconds=fastest if long else time_once(job.run))
         else:
-            answer(bytes=peak if long else _peak_above(baseline, job))
+            answer(bytes=_peak_above(baseline, job))
 
 
 def _warm_up(job: Job, seconds: float = 0.3) -> float:

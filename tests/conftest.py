@@ -20,7 +20,7 @@ jaxtyping.install_import_hook("neuralgde", "checker.check")
 
 # Tracing makes millions of small objects that live long. Looking through them as often as Python does by default takes
 # a twentieth of the tests' time.
-gc.set_threshold(100_000, 50, 100)
+gc.set_threshold(50_000, 20, 10)
 
 # The first example of a property compiles, so no single one can be held to a deadline.
 hypothesis.settings.register_profile("neuralgde", deadline=None, derandomize=True)
@@ -38,6 +38,8 @@ def _few_memory_maps():
     yield
     if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY_MAPS:
         jax.clear_caches()
+        # Programs that cycles hold keep their maps until then.
+        gc.collect()
 
 
 @pytest.fixture

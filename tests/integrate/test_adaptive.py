@@ -136,3 +136,29 @@ def test_the_last_output_is_in_the_last_step_whatever_rounding_does():
         lasts = jnp.linspace(0.7, 3.0, 400, dtype=jnp.float32)
         slopes = jax.jit(jax.vmap(jax.grad(end), in_axes=(None, 0)))(jnp.ones(1, jnp.float32), lasts)
     np.testing.assert_allclose(slopes[:, 0], np.exp(-0.01 * np.asarray(lasts)), rtol=1e-3)
+
+
+def test_the_gradient_of_a_solve_that_takes_all_steps_it_may():
+    def run(z0, limit):
+        sol = solve(PENDULUMS, z0, (0.0, 1.0), max_steps=limit)
+        return jnp.sum(sol.states[-1]), sol
+
+    run = jax.jit(jax.value_and_grad(run, has_aux=True), static_argnums=1)
+    (_, sol), free = run(jnp.asarray(Z0), 64)
+    (_, at_limit), found = run(jnp.asarray(Z0), int(sol.stats["num_steps"]))
+    assert at_limit.status == 0
+    np.testing.assert_allclose(found, free, rtol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{"solver": "tsit5"}, {"solver": "rk4", "dt0": 0.1}], ids=str)
+def test_a_field_is_traced_once_for_all_stages(options):
+    calls = []
+
+    def field(t, z, graph):
+        calls.append(t)
+        return -z
+
+    slope = jax.grad(lambda z: jnp.sum(gde.solve(field, z, (0.0, 1.0), **options).states[-1]))(jnp.ones(3))
+    np.testing.assert_allclose(slope, np.exp(-1), rtol=1e-4)
+    # Twice where forwards and backwards know different things of the types.
+    assert len(calls) <= 2

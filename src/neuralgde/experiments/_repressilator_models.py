@@ -126,7 +126,7 @@ def predict_in_parts(
 ) -> Iterator[tuple[int, LatentPrediction]]:  # fmt: skip
     """Paths of so many runs at a time, and how many of them count.
 
-    The last part is filled up, and so are few runs: all have one shape and share a program.
+    The last part is filled up, and so are few runs, to the most that any part of the task has: all share a program.
     """
     past = task.past(runs)
     most = max(map(len, (task.test, task.calibration, task.figures, runs)))

@@ -280,10 +280,10 @@ def _finish(problem: _Problem, lane: _Lane) -> Outcome:
 def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tuple, Any]:
     """The gradient in y0 and in what is wanted of args, given the gradients of all outputs."""
     record = inputs[1]
-    if axes is not None and record.knots.ndim == 1:
+    if axes is not None and record.times.ndim == 1:
         # Many gradients of one solve: each gets the record.
-        knots, states = map_lanes(lambda inputs: inputs[1][-2:], inputs, axes)()
-        record = record._replace(knots=knots, states=states)
+        times, states = map_lanes(lambda inputs: inputs[1][-2:], inputs, axes)()
+        record = record._replace(times=times, states=states)
 
     def begin(inputs):
         problem, _, grads = inputs

@@ -14,13 +14,13 @@ class Record(NamedTuple):
 
     Times are kept and not lengths: start plus length, rounded, may fall short of the end, and an output there would be
     in no step. When its slots are full the record forgets every second state. With lanes, their axis is the first of
-    `knots` and `states`; the counts are common to all.
+    `times` and `states`; the counts are common to all.
     """
 
     tried: Int[Array, ""]
     stride: Int[Array, ""]
     full: Bool[Array, ""]
-    knots: Float[Array, "*lanes limit_and_one"]
+    times: Float[Array, "*lanes limit+1"]
     states: PyTree
 
     def lane_axes(self) -> "Record":
@@ -49,9 +49,9 @@ def new_record(t: Array, y: PyTree, limit: int, *, lanes: bool) -> Record:
     def room(x, length):
         return jnp.zeros((*x.shape[:at], length, *x.shape[at:]), x.dtype)
 
-    knots = jax.lax.dynamic_update_index_in_dim(room(t, limit + 1), t, 0, at)
+    times = jax.lax.dynamic_update_index_in_dim(room(t, limit + 1), t, 0, at)
     states = jax.tree.map(lambda x: room(x, slots), y)
-    return Record(jnp.asarray(0), jnp.asarray(1), jnp.asarray(False), knots, states)
+    return Record(jnp.asarray(0), jnp.asarray(1), jnp.asarray(False), times, states)
 
 
 def note_step(record: Record, end: Array, y: PyTree, *, lanes: bool) -> Record:
@@ -68,7 +68,7 @@ def note_step(record: Record, end: Array, y: PyTree, *, lanes: bool) -> Record:
         n + 1,
         stride,
         n + 1 >= slots * stride,
-        jax.lax.dynamic_update_index_in_dim(record.knots, end, n + 1, axis),
+        jax.lax.dynamic_update_index_in_dim(record.times, end, n + 1, axis),
         states,
     )
 
@@ -113,7 +113,7 @@ def walk_back(record: Record, carry: PyTree, forth: Callable, back: Callable, *,
         return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
     def advance(walk: _Walk) -> _Walk:
-        t, end = pick(record.knots, walk.at), pick(record.knots, walk.at + 1)
+        t, end = pick(record.times, walk.at), pick(record.times, walk.at + 1)
         arrived = walk.at == walk.target
         y, carry = jax.lax.cond(
             arrived,
