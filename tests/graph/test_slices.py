@@ -194,9 +194,9 @@ def test_operators_of_a_large_graph(name):
     op = graph.operator(name)
     assert op.matrix.slices is not None and op.matrix.slices_t is not None
     z = jnp.asarray(rng.standard_normal((n, 3)), jnp.float32)
-    expected = op.to_dense() @ z
-    np.testing.assert_allclose(op @ z, expected, atol=1e-5)
-    np.testing.assert_allclose(jax.vjp(lambda z: op @ z, z)[1](z)[0], op.to_dense().T @ z, atol=1e-5)
+    dense = op.to_dense()
+    np.testing.assert_allclose(op @ z, dense @ z, atol=1e-5)
+    np.testing.assert_allclose(jax.vjp(lambda z: op @ z, z)[1](z)[0], dense.T @ z, atol=1e-5)
 
 
 def test_slices_are_what_is_multiplied():
