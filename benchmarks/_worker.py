@@ -48,7 +48,8 @@ def main(module: str, work_name: str, contender_name: str, path: str, quick: boo
     if contender.family == "torch":
         facts["threads"], fastest = _choose_threads(job)
     else:
-        fastest = _warm_up(job)
+        facts["threads"], fastest = int(os.environ.get("NPROC", cores())), _warm_up(job)
+    facts["fastest_seconds"] = fastest
     long = fastest > LONG
     if job.stats is not None:
         facts["stats"] = job.stats()

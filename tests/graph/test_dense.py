@@ -44,9 +44,12 @@ def test_batches(axes, argnums):
     np.testing.assert_allclose(found, jax.jit(jax.vmap(jax.grad(plain, argnums), axes))(*args), atol=1e-12)
 
 
-def test_nested_batches():
-    a, z = operands(3)
-    f, g = (jax.jit(jax.vmap(jax.vmap(jax.grad(h, 1), (None, 0)), (0, None))) for h in (ours, plain))
+@pytest.mark.parametrize("argnums", [0, 1], ids=["matrix", "state"])
+@pytest.mark.parametrize(("inner", "outer"), [((None, 0), (0, None)), ((0, None), (None, 0)), ((None, 0), (None, 0))])
+def test_nested_batches(inner, outer, argnums):
+    a = operands(3)[0] if 0 in (inner[0], outer[0]) else operands()[0]
+    z = jnp.stack([operands(3)[1]] * 2) if inner[1] == outer[1] else operands(3)[1]
+    f, g = (jax.jit(jax.vmap(jax.vmap(jax.grad(h, argnums), inner), outer)) for h in (ours, plain))
     np.testing.assert_allclose(f(a, z), g(a, z), atol=1e-12)
 
 

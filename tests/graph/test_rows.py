@@ -10,9 +10,13 @@ from neuralgde.graph._rows import times_weight
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def operands(*batch, rows=4):
+def operands(*batch, rows=4, features=3):
     rng = np.random.default_rng(0)
-    return jnp.asarray(rng.standard_normal((*batch, rows, 3))), jnp.asarray(rng.standard_normal((*batch, 3, 2)))
+    return tuple(jnp.asarray(rng.standard_normal((*batch, *shape))) for shape in ((rows, features), (features, 2)))
+
+
+# Features of a product that is a loop, and of one for a library.
+sizes = pytest.mark.parametrize("features", [3, 40], ids=["loop", "library"])
 
 
 def loss(product):
@@ -25,8 +29,9 @@ ours, plain = loss(times_weight), loss(jnp.matmul)
 @pytest.mark.parametrize("argnums", [0, 1, (0, 1)], ids=["state", "weight", "both"])
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian])
 @pytest.mark.parametrize("rows", [4, 20], ids=["few rows", "many"])
-def test_derivatives(derivative, argnums, rows):
-    found, expected = (jax.jit(derivative(f, argnums))(*operands(rows=rows)) for f in (ours, plain))
+@sizes
+def test_derivatives(derivative, argnums, rows, features):
+    found, expected = (jax.jit(derivative(f, argnums))(*operands(rows=rows, features=features)) for f in (ours, plain))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
 
 
@@ -43,6 +48,22 @@ def test_batches(axes):
         for f in (ours, plain)
     )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+
+
+@sizes
+def test_states_around_weights(features):
+    """Many weights inside, many states outside: the states of each weight are rows."""
+    (z, _), (_, w) = operands(2, 3, features=features), operands(5, features=features)
+    found, expected = (
+        jax.jit(jax.vmap(jax.vmap(jax.grad(f, (0, 1)), (None, 0)), (1, None)))(z[0], w) for f in (ours, plain)
+    )
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+
+
+@sizes
+def test_small_products_are_loops(features):
+    program = jax.jit(times_weight).lower(*operands(features=features)).as_text()
+    assert ("dot_general" in program) == (features == 40)
 
 
 def test_samples_are_rows():

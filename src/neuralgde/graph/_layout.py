@@ -62,3 +62,12 @@ def is_small(columns: int, features: int) -> bool:
     what is still to be computed would be computed again for every row.
     """
     return 0 < columns <= 32 and columns * features <= 640
+
+
+def is_tiny(terms: int, multiplications: int) -> bool:
+    """Whether products of rows with weights are done as a sum over so many terms before a library is called.
+
+    Measured for 10 nodes, for one field and for ten with their own weights, forwards and backwards: 3.2 in place of
+    9.0 us, and 36 of 47. For 12,800 rows the library is faster.
+    """
+    return terms <= 16 and 0 < multiplications <= 2**16

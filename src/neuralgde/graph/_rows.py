@@ -12,22 +12,29 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
+from ._layout import is_tiny
+from ._loop import as_loop, keep_apart
+
 
 def times_weight(z: Float[Array, "nodes in"], weight: Float[Array, "in out"]) -> Float[Array, "nodes out"]:
     """The product z W, of any dtypes."""
     return _times_p.bind(z, weight) if z.dtype == weight.dtype else z @ weight
 
 
-# Operands of shapes (*rows, in) and (in, out).
+# Operands of shapes (*batch, *rows, in) and (*batch, in, out): one weight for all, or with a batch one for each.
 _times_p = Primitive("times_weight")
 
 
-def _rows(z):
-    return z.reshape(math.prod(z.shape[:-1]), z.shape[-1])
+def _rows(z, weight):
+    batch = weight.shape[:-2]
+    return z.reshape(*batch, math.prod(z.shape[len(batch) : -1]), z.shape[-1])
 
 
 def _value(z, weight):
-    return (_rows(z) @ weight).reshape(*z.shape[:-1], weight.shape[1])
+    rows, out_size = _rows(z, weight), weight.shape[-1]
+    loop = z.dtype.itemsize >= 4 and is_tiny(z.shape[-1], z.size * out_size)
+    out = keep_apart(as_loop, rows, weight) if loop else jnp.matmul(rows, weight)
+    return out.reshape(*z.shape[:-1], out_size)
 
 
 def _jvp(primals, tangents):
@@ -47,33 +54,32 @@ def _jvp(primals, tangents):
 def _transpose(ct, z, weight):
     zero = type(ct) is ad.Zero
     if ad.is_undefined_primal(z):
-        return [ad.Zero(z.aval) if zero else _times_p.bind(ct, weight.T), None]
-    return [None, ad.Zero(weight.aval) if zero else _sum_of_outer(_rows(z), _rows(ct))]
+        return [ad.Zero(z.aval) if zero else _times_p.bind(ct, jnp.swapaxes(weight, -1, -2)), None]
+    if zero:
+        return [None, ad.Zero(weight.aval)]
+    return [None, _sum_of_outer(_rows(z, weight.aval), _rows(ct, weight.aval))]
 
 
 def _sum_of_outer(z, ct):
     """z^T ct. Few rows are added one by one, in a loop that fuses: a product of that size is mostly its call."""
-    rows, size = z.shape[0], z.shape[1] * ct.shape[1]
-    if not (0 < rows <= 16 and size <= 1024 and z.dtype.itemsize >= 4):
-        return z.T @ ct
-    terms = [z[i, :, None] * ct[i, None, :] for i in range(rows)]
-    return sum(terms[1:], terms[0])
+    rows, size = z.shape[-2], z.shape[-1] * ct.shape[-1]
+    small = 0 < rows <= 16 and size <= 1024 and z.dtype.itemsize >= 4
+    return (as_loop if small else jnp.matmul)(jnp.swapaxes(z, -1, -2), ct)
 
 
 def _batch(operands, axes):
     (z, weight), (axis, of_weight) = operands, axes
     if of_weight is None:
-        # The features stay last.
-        last = axis == z.ndim - 1
-        return _times_p.bind(jnp.moveaxis(z, -1, 0) if last else z, weight), 0 if last else axis
+        # Behind what the weights are batched over, and before the features.
+        at = min(max(axis, weight.ndim - 2), z.ndim - 2)
+        return _times_p.bind(jnp.moveaxis(z, axis, at), weight), at
     weight = jnp.moveaxis(weight, of_weight, 0)
     z = jnp.broadcast_to(z, (weight.shape[0], *z.shape)) if axis is None else jnp.moveaxis(z, axis, 0)
-    out = jnp.matmul(z.reshape(z.shape[0], math.prod(z.shape[1:-1]), z.shape[-1]), weight)
-    return out.reshape(*z.shape[:-1], weight.shape[2]), 0
+    return _times_p.bind(z, weight), 0
 
 
 _times_p.def_impl(jax.jit(_value))
-_times_p.def_abstract_eval(lambda z, weight: ShapedArray((*z.shape[:-1], weight.shape[1]), z.dtype))
+_times_p.def_abstract_eval(lambda z, weight: ShapedArray((*z.shape[:-1], weight.shape[-1]), z.dtype))
 ad.primitive_jvps[_times_p] = _jvp
 ad.primitive_transposes[_times_p] = _transpose
 batching.primitive_batchers[_times_p] = _batch

@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.experimental.sparse import BCSR
 from jaxtyping import Array, Float, Int
 
 from ._layout import choose_widths
+from ._loop import keep_apart
 
 
 class Slicing(eqx.Module):
@@ -43,19 +43,17 @@ class Slices(eqx.Module):
     place: Int[Array, "*batch rows"]
 
     def __matmul__(self, z: Float[Array, "columns features"]) -> Float[Array, "rows features"]:
-        def product():
-            blocks = [_slice_product(*slice, z) for slice in zip(self.columns, self.values, strict=True)]
-            data, _, starts = self.long
-            if data.size:
-                blocks.append(BCSR(self.long, shape=(starts.size - 1, z.shape[0])) @ z)
-            return _rows(jnp.concatenate(blocks), self.place)
+        # Fused with what comes behind, the loops would not be vectorised; with what comes before, they would compute it
+        # anew for every edge.
+        return keep_apart(_product, self, z)
 
-        def never():
-            return jnp.zeros((self.place.size, z.shape[1]), z.dtype)
 
-        # A branch keeps the loop to itself. Fused with what comes before it would compute that anew for every edge,
-        # and fused with what comes behind it is no longer vectorised.
-        return lax.cond(self.place[0] >= 0, product, never)
+def _product(slices: Slices, z: Array) -> Array:
+    blocks = [_slice_product(*slice, z) for slice in zip(slices.columns, slices.values, strict=True)]
+    data, _, starts = slices.long
+    if data.size:
+        blocks.append(BCSR(slices.long, shape=(starts.size - 1, z.shape[0])) @ z)
+    return _rows(jnp.concatenate(blocks), slices.place)
 
 
 def _slice_product(columns: Array, values: Array, z: Array) -> Array:

@@ -1,6 +1,6 @@
 """Adaptive explicit Runge-Kutta steps in one loop, whose gradient goes back over the steps that were accepted."""
 
-import itertools
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -245,9 +245,10 @@ def _dense(problem: _Problem, y: PyTree, t: Array, step: Array, ks: list[PyTree]
     theta = (problem.times - t) / jnp.where(step == 0, 1, step)
     # Far outside, powers of theta could overflow.
     theta = jnp.clip(theta, 0, 1)
-    dense = jnp.asarray(problem.pair.dense, theta.dtype)
-    powers = itertools.accumulate([theta] * dense.shape[1], jnp.multiply)
-    weights = step * jnp.stack(list(powers), axis=1) @ dense.T
+    # By Horner, for all stages: a library would be called for a product of this size.
+    polynomials = jnp.asarray(problem.pair.dense, theta.dtype).T
+    weights = functools.reduce(lambda w, c: w * theta[:, None] + c, polynomials[::-1], jnp.zeros((1, 1), theta.dtype))
+    weights = step * theta[:, None] * weights
 
     def leaf(y, *k):
         return y + jnp.tensordot(weights.astype(y.dtype), jnp.stack(k), axes=1)
@@ -317,10 +318,11 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
     def end(inputs, carry):
         problem, _, grads = inputs
         adjoint, grad_theta = carry
-        at_start = problem.times == problem.times[0]
         if problem.times.shape[0] == 2:
-            at_start = jnp.array([True, False])
-        here = jax.tree.map(lambda g: jnp.sum(jnp.where(expand(at_start, g), g, 0), axis=0), grads)
+            here = jax.tree.map(lambda g: g[0], grads)
+        else:
+            at_start = problem.times == problem.times[0]
+            here = jax.tree.map(lambda g: jnp.sum(jnp.where(expand(at_start, g), g, 0), axis=0), grads)
         return jax.tree.map(jnp.add, adjoint, here), grad_theta
 
     carry = map_lanes(begin, inputs, axes)()

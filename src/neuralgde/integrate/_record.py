@@ -31,7 +31,7 @@ class Record(NamedTuple):
 # Slots are cleared and copied whether a solve uses them or not, so that large states have fewer. Up to 250 steps
 # sixteen lose nothing; of 1000 steps each is computed 2.4 times more on the way back, with 32 slots 1.0, of 4000 8.4
 # and 2.5.
-_ROOM = 2**23
+_ROOM = 2**21
 _FEWEST, _MOST = 16, 32
 
 
