@@ -9,10 +9,12 @@ import pytest
 
 import neuralgde as gde
 from gradients import gradient, program
+from neuralgde.field import breakpoints_of
 from problems import FIELDS, make_field, small_graph
 
 TIMES = (0.0, 0.4, 0.9)
 MOST = 256  # more than any field here needs
+CHECKPOINTED = {"smooth": "tsit5", "jumping": "tsit5", "kinks": "dopri8"}
 
 
 def loss(field_and_state, graph, adjoint, **options):
@@ -25,33 +27,71 @@ def loss(field_and_state, graph, adjoint, **options):
     return jnp.mean(weight * sol.states**2)
 
 
+def ravel(tree):
+    return jax.flatten_util.ravel_pytree(tree)[0]
+
+
 def problem(name):
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4)))
     return (make_field(name), z0), small_graph()
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", FIELDS)
-def test_adjoints_agree(name, request):
-    if name == "gade":
-        # Its kinks magnify how results are rounded: it is held to what programs of users give.
-        request.getfixturevalue("optimised")
-    fz, graph = problem(name)
-    direct = gradient(loss, fz, graph, adjoint="direct", max_steps=MOST)
-    # Checkpoints have two engines, one of them for the solvers most people use. Where a field has kinks, two solvers
-    # differ by more than two adjoints do.
-    engines = {"gade": ["dopri8"], "gcde": ["tsit5", "dopri8"]}.get(name, ["tsit5"])
-    for adjoint, solver in [("backsolve", "dopri8"), *(("checkpoint", solver) for solver in engines[1:])]:
-        np.testing.assert_allclose(gradient(loss, fz, graph, adjoint=adjoint, solver=solver), direct, atol=1e-5)
-    run, flat = program(loss, fz, graph, adjoint="checkpoint", solver=engines[0])
-    np.testing.assert_allclose(run(flat)[1], direct, atol=1e-5)
+class SideBySide(eqx.Module):
+    """Fields that know nothing of each other, each with four features of the state, as one: compiled once for all."""
 
-    # Along random directions: each tells of all parameters at once.
-    for direction in np.random.default_rng(0).standard_normal((4, flat.size)):
-        direction = direction / np.linalg.norm(direction)
-        h = 1e-5
-        numeric = (run(flat + h * direction)[0] - run(flat - h * direction)[0]) / (2 * h)
-        np.testing.assert_allclose(direct @ direction, numeric, atol=1e-4 if name == "gade" else 1e-6)
+    fields: tuple
+
+    def __call__(self, t, z, graph):
+        parts = jnp.split(z, len(self.fields), axis=1)
+        return jnp.concatenate([f(t, x, graph) for f, x in zip(self.fields, parts, strict=True)], axis=1)
+
+    @property
+    def breakpoints(self):
+        found = [b for b in map(breakpoints_of, self.fields) if b is not None]
+        return np.concatenate(found) if found else None
+
+
+# Those that jump or kink at breakpoints are stepped by another engine. Attention has kinks in the state.
+TOGETHER = {"jumping": ["piecewise", "piecewise_linear"], "kinks": ["gade"]}
+TOGETHER["smooth"] = [name for name in FIELDS if name not in TOGETHER["jumping"] + TOGETHER["kinks"]]
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("group", TOGETHER)
+def test_adjoints_agree(group, request):
+    if group == "kinks":
+        # They magnify how results are rounded: this is held to what programs of users give.
+        request.getfixturevalue("optimised")
+    names = TOGETHER[group]
+    z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4 * len(names))))
+    fz = SideBySide(tuple(make_field(name) for name in names)), z0
+
+    def sum_of_losses(*args, **options):
+        return len(names) * loss(*args, **options)
+
+    def compare(found, expected, atol):
+        for name, a, b in zip(names, fields_of(found), fields_of(expected), strict=True):
+            np.testing.assert_allclose(a, b, atol=atol, err_msg=name)
+        np.testing.assert_allclose(found, expected, atol=atol, err_msg="z0")
+
+    def fields_of(flat):
+        return [ravel(eqx.filter(f, eqx.is_inexact_array)) for f in unravel(jnp.asarray(flat))[0].fields]
+
+    # Where a field has kinks, two solvers differ by more than two adjoints do.
+    run, flat = program(sum_of_losses, fz, small_graph(), adjoint="checkpoint", solver=CHECKPOINTED[group])
+    unravel = jax.flatten_util.ravel_pytree(eqx.filter(fz, eqx.is_inexact_array))[1]
+    checkpoint = run(flat)[1]
+    for adjoint, options in {"direct": {"max_steps": MOST}, "backsolve": {}}.items():
+        compare(gradient(sum_of_losses, fz, small_graph(), adjoint=adjoint, **options), checkpoint, 1e-5)
+
+    # Along random directions, each in the parameters of one field or in the state.
+    sizes = [a.size for a in fields_of(flat)] + [z0.size]
+    for start, size in zip(np.cumsum([0, *sizes]), sizes, strict=False):
+        for direction in np.random.default_rng(0).standard_normal((2, size)):
+            step = np.zeros(flat.size)
+            step[start : start + size] = 1e-5 * direction / np.linalg.norm(direction)
+            numeric = run(flat + step)[0] - run(flat - step)[0]
+            np.testing.assert_allclose(checkpoint @ step, numeric / 2, atol=1e-5 * (1e-4 if group == "kinks" else 1e-6))
 
 
 @pytest.mark.usefixtures("x64")
