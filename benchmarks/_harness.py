@@ -121,7 +121,7 @@ class Process:
         self, module: str, work: str, contender: Contender, quick: bool, folder: Path, threads: int | None = None
     ):
         self.contender = contender
-        self.arrays = folder / f"{abs(hash((work, contender.name)))}.npz"
+        self.arrays = folder / f"{abs(hash((work, contender.name, threads)))}.npz"
         command = [sys.executable, "-m", "benchmarks._worker", module, work, contender.name, str(self.arrays)]
         self._child = subprocess.Popen(
             command + ["--quick"] * quick,
@@ -162,18 +162,23 @@ class Process:
         return json.loads(line)
 
 
-# Seconds of a run from which on JAX is not tried with one thread: two are sure to serve better.
-ONE_THREAD_BELOW = 0.05
+# Seconds of a run from which on JAX is not tried with one thread: such work has large parts to share.
+ONE_THREAD_BELOW = 1.0
 
 
 def start(module: str, work: str, contender: Contender, quick: bool, folder: Path) -> Process:
-    """The contender's process, with the threads that serve best; PyTorch's processes choose for themselves."""
-    process = Process(module, work, contender, quick, folder)
-    long = process.facts["fastest_seconds"] > ONE_THREAD_BELOW
-    if contender.family == "torch" or quick or long or cores() == 1:
-        return process
-    other = Process(module, work, contender, quick, folder, threads=1)
-    best, rest = sorted([process, other], key=lambda p: p.facts["fastest_seconds"])
+    """The contender's process. JAX's has the threads that serve best; PyTorch's chooses for itself."""
+    if contender.family not in ("ours", "jax"):
+        return Process(module, work, contender, quick, folder)
+    many = Process(module, work, contender, quick, folder, threads=cores())
+    if quick or cores() == 1 or many.facts["fastest_seconds"] > ONE_THREAD_BELOW:
+        return many
+    try:
+        one = Process(module, work, contender, quick, folder, threads=1)
+    except BaseException:
+        many.close()
+        raise
+    best, rest = sorted([many, one], key=lambda p: p.facts["fastest_seconds"])
     rest.close()
     return best
 

@@ -48,7 +48,9 @@ def main(module: str, work_name: str, contender_name: str, path: str, quick: boo
     if contender.family == "torch":
         facts["threads"], fastest = _choose_threads(job)
     else:
-        facts["threads"], fastest = int(os.environ.get("NPROC", cores())), _warm_up(job)
+        fastest = _warm_up(job)
+        if "NPROC" in os.environ and contender.family in ("ours", "jax"):
+            facts["threads"] = int(os.environ["NPROC"])
     facts["fastest_seconds"] = fastest
     long = fastest > LONG
     if job.stats is not None:

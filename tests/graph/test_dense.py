@@ -66,6 +66,28 @@ def test_a_batch_of_small_products_is_one_loop():
     np.testing.assert_allclose(program(a, z), a @ z, atol=1e-12)
 
 
+def test_gradients_of_small_products_are_loops_apart():
+    a, z = jnp.ones((3, 5, 5)), jnp.ones((3, 5, 2))
+    program = jax.jit(jax.grad(lambda z: jnp.sum(jnp.sin(jax.vmap(lambda a, z: Dense.of(a).times_product(z))(a, z)))))
+    text = program.lower(z).compile().as_text()
+    assert " dot(" not in text and " call(" in text
+
+
+def test_one_matrix_with_a_batch_of_batches():
+    a, z = operands()[0], jnp.moveaxis(operands(2, 3)[1], 1, 3)
+    f, g = (
+        jax.jit(jax.grad(lambda a, h=h: jnp.sum(jax.vmap(jax.vmap(h, (None, 2)), (None, 0))(a, z))))
+        for h in (ours, plain)
+    )
+    np.testing.assert_allclose(f(a), g(a), atol=1e-12)
+
+
+def test_two_bytes():
+    a, z = (x.astype(jnp.bfloat16) for x in (jnp.ones((5, 5)), jnp.ones((3, 5, 2))))
+    program = jax.jit(jax.vmap(lambda z: Dense.of(a).times_product(z)))
+    assert "dot_general" in program.lower(z).as_text() and program(z).tolist() == (5 * z).tolist()
+
+
 def test_shapes():
     a, _ = operands()
     assert (Dense.of(a) @ jnp.ones(5)).shape == (4,)

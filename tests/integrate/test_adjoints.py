@@ -50,16 +50,16 @@ class SideBySide(eqx.Module):
         return np.concatenate(found) if found else None
 
 
-# Those that jump or kink at breakpoints are stepped by another engine. Attention has kinks in the state.
-TOGETHER = {"jumping": ["piecewise", "piecewise_linear"], "kinks": ["gade"]}
-TOGETHER["smooth"] = [name for name in FIELDS if name not in TOGETHER["jumping"] + TOGETHER["kinks"]]
+# Fields with breakpoints in time are stepped by another engine. Attention has kinks in the state.
+TOGETHER = {"breakpoints": ["piecewise", "piecewise_linear"], "attention": ["gade"]}
+TOGETHER["smooth"] = [name for name in FIELDS if name not in TOGETHER["breakpoints"] + TOGETHER["attention"]]
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("group", TOGETHER)
 def test_adjoints_agree(group, request):
-    if group == "kinks":
-        # They magnify how results are rounded: this is held to what programs of users give.
+    if group == "attention":
+        # Kinks magnify how results are rounded: it is held to what programs of users give.
         request.getfixturevalue("optimised")
     names = TOGETHER[group]
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4 * len(names))))
@@ -71,26 +71,28 @@ def test_adjoints_agree(group, request):
     def compare(found, expected, atol):
         for name, a, b in zip(names, fields_of(found), fields_of(expected), strict=True):
             np.testing.assert_allclose(a, b, atol=atol, err_msg=name)
-        np.testing.assert_allclose(found, expected, atol=atol, err_msg="z0")
+        np.testing.assert_allclose(found[-z0.size :], expected[-z0.size :], atol=atol, err_msg="z0")
 
     def fields_of(flat):
         return [ravel(eqx.filter(f, eqx.is_inexact_array)) for f in unravel(jnp.asarray(flat))[0].fields]
 
-    solver = "dopri8" if group == "kinks" else "tsit5"
+    # Two solvers, where a field has no kinks: there they differ by more than two adjoints do.
+    solver = "dopri8" if group == "attention" else "tsit5"
     run, flat = program(sum_of_losses, fz, small_graph(), adjoint="checkpoint", solver=solver)
     unravel = jax.flatten_util.ravel_pytree(eqx.filter(fz, eqx.is_inexact_array))[1]
     checkpoint = run(flat)[1]
     for adjoint, options in {"direct": {"max_steps": MOST}, "backsolve": {}}.items():
-        compare(gradient(sum_of_losses, fz, small_graph(), adjoint=adjoint, solver=solver, **options), checkpoint, 1e-5)
+        compare(gradient(sum_of_losses, fz, small_graph(), adjoint=adjoint, **options), checkpoint, 1e-5)
 
     # Along random directions, each in the parameters of one field or in the state.
     sizes = [a.size for a in fields_of(flat)] + [z0.size]
     for start, size in zip(np.cumsum([0, *sizes]), sizes, strict=False):
         for direction in np.random.default_rng(0).standard_normal((2, size)):
-            step = np.zeros(flat.size)
-            step[start : start + size] = 1e-5 * direction / np.linalg.norm(direction)
-            numeric = run(flat + step)[0] - run(flat - step)[0]
-            np.testing.assert_allclose(checkpoint @ step, numeric / 2, atol=1e-5 * (1e-4 if group == "kinks" else 1e-6))
+            along = np.zeros(flat.size)
+            along[start : start + size] = direction / np.linalg.norm(direction)
+            h = 1e-5
+            numeric = (run(flat + h * along)[0] - run(flat - h * along)[0]) / (2 * h)
+            np.testing.assert_allclose(checkpoint @ along, numeric, atol=1e-4 if group == "attention" else 1e-6)
 
 
 @pytest.mark.usefixtures("x64")

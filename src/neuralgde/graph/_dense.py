@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from ._loop import as_loop, keep_apart
 
+# How to multiply: by a library; in a loop that fuses with what comes before and behind; in a loop kept apart from both.
 Way = Literal["library", "loop", "apart"]
 
 
@@ -39,6 +40,8 @@ class Dense(eqx.Module):
         return self._times(z, way="loop")
 
     def _times(self, z: Array, *, way: Way) -> Array:
+        if z.dtype.itemsize < 4:
+            way = "library"  # which adds up numbers of two bytes in four
         block = z.reshape(z.shape[0], -1) if z.size else z.reshape(z.shape[0], 0)
         out = _matmul_p.bind(self.matrix.astype(z.dtype), self.matrix_t.astype(z.dtype), block, way=way)
         return out.reshape(out.shape[0], *z.shape[1:])
@@ -55,10 +58,14 @@ _matmul_p = Primitive("matmul_with_transpose")
 _LEAST_FEATURES = 16
 
 
+def _value_on_cpu(matrix, matrix_t, z, *, way):
+    if way == "library":
+        return _value(matrix, matrix_t, z, way=way)
+    return keep_apart(as_loop, matrix, z) if way == "apart" else as_loop(matrix, z)
+
+
 def _value(matrix, matrix_t, z, *, way):
-    del matrix_t
-    if way != "library" and z.dtype.itemsize >= 4:  # a library adds up numbers of two bytes in four
-        return keep_apart(as_loop, matrix, z) if way == "apart" else as_loop(matrix, z)
+    del matrix_t, way
     features = z.shape[-1]
     if matrix.ndim == 2 or features >= _LEAST_FEATURES:
         return jnp.matmul(matrix, z)
@@ -87,12 +94,14 @@ def _transpose(ct, matrix, matrix_t, z, *, way):
     ct_matrix_t = ad.Zero(matrix_t.aval) if ad.is_undefined_primal(matrix_t) else None
     if zero:
         return [ad.Zero(matrix.aval), ct_matrix_t, None]
-    ct_matrix = jnp.matmul(ct, jnp.swapaxes(z, -1, -2))
-    shared = range(ct_matrix.ndim - matrix.aval.ndim)
-    return [jnp.sum(ct_matrix, axis=tuple(shared)), ct_matrix_t, None]
+    if matrix.aval.ndim == 2:
+        summed = (*range(ct.ndim - 2), -1)
+        return [jnp.tensordot(ct, z, (summed, summed)), ct_matrix_t, None]
+    return [jnp.matmul(ct, jnp.swapaxes(z, -1, -2)), ct_matrix_t, None]
 
 
 def _behind(way: Way) -> Way:
+    """How to multiply what is only now computed, as tangents and gradients are."""
     return "library" if way == "library" else "apart"
 
 
@@ -118,7 +127,7 @@ def _batch(operands, axes, *, way):
     return _matmul_p.bind(matrix, matrix_t, z, way=way), 0
 
 
-_matmul_p.def_impl(jax.jit(_value, static_argnames="way"))
+_matmul_p.def_impl(jax.jit(_matmul_p.bind, static_argnames="way"))
 _matmul_p.def_abstract_eval(
     lambda matrix, matrix_t, z, way: ShapedArray((*z.shape[:-2], matrix.shape[-2], z.shape[-1]), z.dtype)
 )
@@ -126,3 +135,4 @@ ad.primitive_jvps[_matmul_p] = _jvp
 ad.primitive_transposes[_matmul_p] = _transpose
 batching.primitive_batchers[_matmul_p] = _batch
 mlir.register_lowering(_matmul_p, mlir.lower_fun(_value, multiple_results=False))
+mlir.register_lowering(_matmul_p, mlir.lower_fun(_value_on_cpu, multiple_results=False), platform="cpu")

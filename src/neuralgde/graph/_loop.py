@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 
 def as_loop(a: Float[Array, "*_ rows k"], b: Float[Array, "*_ k columns"]) -> Float[Array, "*_ rows columns"]:
-    """The product a b as a sum of outer products; batches broadcast. Each operation of it has to be compiled."""
+    """The product a b, k > 0, as a sum of outer products; batches broadcast. Compiling it takes longer the larger k."""
     each = range(a.shape[-1])
     terms = [lax.slice_in_dim(a, k, k + 1, axis=-1) * lax.slice_in_dim(b, k, k + 1, axis=-2) for k in each]
     return sum(terms[1:], terms[0])

@@ -31,10 +31,14 @@ def _rows(z, weight):
 
 
 def _value(z, weight):
-    rows, out_size = _rows(z, weight), weight.shape[-1]
-    loop = z.dtype.itemsize >= 4 and is_tiny(z.shape[-1], z.size * out_size)
-    out = keep_apart(as_loop, rows, weight) if loop else jnp.matmul(rows, weight)
-    return out.reshape(*z.shape[:-1], out_size)
+    return jnp.matmul(_rows(z, weight), weight).reshape(*z.shape[:-1], weight.shape[-1])
+
+
+def _value_on_cpu(z, weight):
+    out_size = weight.shape[-1]
+    if z.dtype.itemsize < 4 or not is_tiny(z.shape[-1], z.size * out_size):
+        return _value(z, weight)
+    return keep_apart(as_loop, _rows(z, weight), weight).reshape(*z.shape[:-1], out_size)
 
 
 def _jvp(primals, tangents):
@@ -78,9 +82,10 @@ def _batch(operands, axes):
     return _times_p.bind(z, weight), 0
 
 
-_times_p.def_impl(jax.jit(_value))
+_times_p.def_impl(jax.jit(_times_p.bind))
 _times_p.def_abstract_eval(lambda z, weight: ShapedArray((*z.shape[:-1], weight.shape[-1]), z.dtype))
 ad.primitive_jvps[_times_p] = _jvp
 ad.primitive_transposes[_times_p] = _transpose
 batching.primitive_batchers[_times_p] = _batch
 mlir.register_lowering(_times_p, mlir.lower_fun(_value, multiple_results=False))
+mlir.register_lowering(_times_p, mlir.lower_fun(_value_on_cpu, multiple_results=False), platform="cpu")

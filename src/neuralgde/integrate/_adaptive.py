@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from ._control import all_finite, expand
@@ -245,9 +246,9 @@ def _dense(problem: _Problem, y: PyTree, t: Array, step: Array, ks: list[PyTree]
     theta = (problem.times - t) / jnp.where(step == 0, 1, step)
     # Far outside, powers of theta could overflow.
     theta = jnp.clip(theta, 0, 1)
-    # By Horner, for all stages: a library would be called for a product of this size.
-    polynomials = jnp.asarray(problem.pair.dense, theta.dtype).T
-    weights = functools.reduce(lambda w, c: w * theta[:, None] + c, polynomials[::-1], jnp.zeros((1, 1), theta.dtype))
+    # The polynomials of all stages by Horner, which fuses; a product with the coefficients would be a library's.
+    last, *others = np.asarray(problem.pair.dense, theta.dtype).T[::-1]
+    weights = functools.reduce(lambda w, c: w * theta[:, None] + c, others, jnp.asarray(last)[None, :])
     weights = step * theta[:, None] * weights
 
     def leaf(y, *k):
