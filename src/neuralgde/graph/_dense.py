@@ -10,6 +10,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
+from ._layout import is_small_shared
 from ._loop import as_loop, keep_apart
 
 # How to multiply: by a library; in a loop that fuses with what comes before and behind; in a loop kept apart from both.
@@ -109,12 +110,15 @@ def _batch(operands, axes, *, way):
     size = next(x.shape[a] for x, a in zip(operands, axes, strict=True) if a is not None)
     matrix, matrix_t, z = operands
     if axes[0] is None and axes[1] is None and matrix.ndim == 2:
-        if way != "library" or z.ndim > 3:
-            return _matmul_p.bind(matrix, matrix_t, jnp.moveaxis(z, axes[2], 0), way=way), 0
-        # One matrix, many states: the batch becomes features.
-        z = jnp.moveaxis(z, axes[2], 1)
-        out = _matmul_p.bind(matrix, matrix_t, z.reshape(z.shape[0], size * z.shape[2]), way=way)
-        return out.reshape(out.shape[0], size, z.shape[2]), 1
+        # One matrix, many states.
+        z = jnp.moveaxis(z, axes[2], 0)
+        *_, columns, features = z.shape
+        if z.ndim > 3 or (way != "library" and is_small_shared(columns, features)):
+            return _matmul_p.bind(matrix, matrix_t, z, way=way), 0
+        # The batch becomes features.
+        block = jnp.moveaxis(z, 0, 1).reshape(columns, size * features)
+        out = _matmul_p.bind(matrix, matrix_t, block, way="library")
+        return out.reshape(out.shape[0], size, features), 1
     matrix, matrix_t, z = (
         jnp.broadcast_to(x, (size, *x.shape)) if a is None else jnp.moveaxis(x, a, 0)
         for x, a in zip(operands, axes, strict=True)
