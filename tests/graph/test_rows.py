@@ -10,9 +10,9 @@ from neuralgde.graph._rows import times_weight
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-def operands(*batch, rows=4, features=3):
+def operands(*batch, rows=16, features=3):
     rng = np.random.default_rng(0)
-    return tuple(jnp.asarray(rng.standard_normal((*batch, *shape))) for shape in ((rows, features), (features, 2)))
+    return tuple(jnp.asarray(rng.standard_normal((*batch, *shape))) for shape in ((rows, features), (features, 8)))
 
 
 # Features of a product that is a loop, and of one for a library.
@@ -28,7 +28,7 @@ ours, plain = loss(times_weight), loss(jnp.matmul)
 
 @pytest.mark.parametrize("argnums", [0, 1, (0, 1)], ids=["state", "weight", "both"])
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian])
-@pytest.mark.parametrize("rows", [4, 20], ids=["few rows", "many"])
+@pytest.mark.parametrize("rows", [16, 20], ids=["few rows", "many"])
 @sizes
 def test_derivatives(derivative, argnums, rows, features):
     found, expected = (jax.jit(derivative(f, argnums))(*operands(rows=rows, features=features)) for f in (ours, plain))

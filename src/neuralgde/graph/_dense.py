@@ -10,7 +10,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-from ._layout import is_small_shared
+from ._layout import WORTH_COMPILING, is_small_shared
 from ._loop import as_loop, keep_apart
 
 # How to multiply: by a library; in a loop that fuses with what comes before and behind; in a loop kept apart from both.
@@ -80,7 +80,7 @@ def _jvp(primals, tangents, *, way):
     out = _matmul_p.bind(matrix, matrix_t, z, way=way)
     terms = []
     if type(d_z) is not ad.Zero:
-        terms.append(_matmul_p.bind(matrix, matrix_t, d_z, way=_behind(way)))
+        terms.append(_matmul_p.bind(matrix, matrix_t, d_z, way=_behind(way, matrix, d_z)))
     if type(d_matrix) is not ad.Zero:
         terms.append(_matmul_p.bind(d_matrix, ad.instantiate_zeros(d_matrix_t), z, way="library"))
     if not terms:
@@ -91,7 +91,11 @@ def _jvp(primals, tangents, *, way):
 def _transpose(ct, matrix, matrix_t, z, *, way):
     zero = type(ct) is ad.Zero
     if ad.is_undefined_primal(z):
-        return [None, None, ad.Zero(z.aval) if zero else _matmul_p.bind(matrix_t, matrix, ct, way=_behind(way))]
+        return [
+            None,
+            None,
+            ad.Zero(z.aval) if zero else _matmul_p.bind(matrix_t, matrix, ct, way=_behind(way, matrix_t, ct)),
+        ]
     ct_matrix_t = ad.Zero(matrix_t.aval) if ad.is_undefined_primal(matrix_t) else None
     if zero:
         return [ad.Zero(matrix.aval), ct_matrix_t, None]
@@ -101,9 +105,9 @@ def _transpose(ct, matrix, matrix_t, z, *, way):
     return [jnp.matmul(ct, jnp.swapaxes(z, -1, -2)), ct_matrix_t, None]
 
 
-def _behind(way: Way) -> Way:
+def _behind(way: Way, matrix, z) -> Way:
     """How to multiply what is only now computed, as tangents and gradients are."""
-    return "library" if way == "library" else "apart"
+    return "apart" if way != "library" and matrix.shape[-2] * z.size >= WORTH_COMPILING else "library"
 
 
 def _batch(operands, axes, *, way):

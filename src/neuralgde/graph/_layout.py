@@ -26,6 +26,10 @@ MOST_SLICES = 3
 # slots of padding cost little.
 MOST_SLOTS = 1.5
 
+# Multiplications from which on a small product is worth a loop kept apart: each is compiled for itself, in every stage
+# of a step, which programs of still smaller ones would notice more than what they gain.
+WORTH_COMPILING = 384
+
 
 def choose_layout(num_nodes: int, num_edges: int) -> Layout:
     if num_nodes <= ALWAYS_DENSE_NODES:
@@ -79,4 +83,4 @@ def is_tiny(terms: int, multiplications: int) -> bool:
     Measured on two threads for a field of 10 nodes with its gradient: 3.2 us instead of 9.0, and 36 instead of 47 for
     ten fields with their own weights. For 12,800 rows the library is faster.
     """
-    return terms <= 16 and 0 < multiplications <= 2**16
+    return terms <= 16 and WORTH_COMPILING <= multiplications <= 2**16
