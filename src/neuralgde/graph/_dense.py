@@ -91,11 +91,9 @@ def _jvp(primals, tangents, *, way):
 def _transpose(ct, matrix, matrix_t, z, *, way):
     zero = type(ct) is ad.Zero
     if ad.is_undefined_primal(z):
-        return [
-            None,
-            None,
-            ad.Zero(z.aval) if zero else _matmul_p.bind(matrix_t, matrix, ct, way=_behind(way, matrix_t, ct)),
-        ]
+        if zero:
+            return [None, None, ad.Zero(z.aval)]
+        return [None, None, _matmul_p.bind(matrix_t, matrix, ct, way=_behind(way, matrix_t, ct))]
     ct_matrix_t = ad.Zero(matrix_t.aval) if ad.is_undefined_primal(matrix_t) else None
     if zero:
         return [ad.Zero(matrix.aval), ct_matrix_t, None]
