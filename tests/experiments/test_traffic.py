@@ -2,6 +2,7 @@
 
 import io
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,7 +72,7 @@ def test_fresh_windows_are_undersamplings(series):
     keep, length = 0.4, 3
     fresh = fresh_windows(series, keep, length)
     rows = np.tile(np.arange(length, len(series.values)), 3)
-    w = jax.tree.map(np.asarray, fresh(jnp.asarray(rows, jnp.int32), jax.random.key(0)))
+    w = jax.tree.map(np.asarray, eqx.filter_jit(fresh)(jnp.asarray(rows, jnp.int32), jax.random.key(0)))
     fits = np.asarray(w.target_mask[:, 0, 0, 0])
     gaps = np.asarray(w.gaps)[fits]
     # Geometric, and independent of each other.
@@ -99,14 +100,14 @@ def test_fresh_windows_are_undersamplings(series):
 
 def test_all_are_kept_where_keep_is_one(series):
     fresh = fresh_windows(series, 1.0, 2, queries=3)
-    w = fresh(jnp.asarray(fresh.rows[::50]), jax.random.key(0))
+    w = eqx.filter_jit(fresh)(jnp.asarray(fresh.rows[::50]), jax.random.key(0))
     assert (np.asarray(w.query_times - w.times[:, -1:]) == 1).all() and w.target_mask.all()
     assert len(fresh.rows) == len(series.values) - 2 * 2
 
 
 def test_sensors_go_out_and_stay_out(series):
     fresh = fresh_windows(series, 0.5, 4, outages=0.3)
-    w = fresh(jnp.asarray(fresh.rows), jax.random.key(0))
+    w = eqx.filter_jit(fresh)(jnp.asarray(fresh.rows), jax.random.key(0))
     mask = np.asarray(w.mask[..., 0])
     assert (np.diff(mask.astype(int), axis=1) <= 0).all()
     assert (~mask[:, -1]).mean() == pytest.approx(0.3, abs=0.02) and (~mask[:, 0]).mean() == pytest.approx(

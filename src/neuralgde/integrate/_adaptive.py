@@ -66,6 +66,11 @@ class _Lane(NamedTuple):
     rejected: Int[Array, ""]
 
 
+def can_adapt(steps: Steps) -> bool:
+    """Whether `run_adaptive` can take these steps."""
+    return steps.dt is None and steps.jumps is None and explicit_pair(steps.solver) is not None
+
+
 def run_adaptive(field: VectorField, y0: PyTree, times: Float[Array, " times"], args: Any, steps: Steps) -> Outcome:
     """As `run_diffrax` with its checkpoints, for fields that do not jump; several times faster on small systems.
 
@@ -79,7 +84,7 @@ def run_adaptive(field: VectorField, y0: PyTree, times: Float[Array, " times"], 
 
 @eqx.filter_custom_vjp
 def _differentiable(inputs: tuple[PyTree, Any, Array], field: VectorField, steps: Steps) -> Outcome:
-    return over_lanes(_forward, _problem(inputs, steps, field))[0]
+    return over_lanes(_outcome, _problem(inputs, steps, field))
 
 
 @_differentiable.def_fwd
@@ -94,8 +99,12 @@ def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
     record, states = residuals
     _, args, times = inputs
     _, wanted, times_wanted = perturbed
+    # States may have None among them, as the gradients of what is not differentiated.
     grads = jax.tree.map(
-        lambda y, g: jnp.zeros_like(y) if g is None else g, states, grad_outcome.states, is_leaf=lambda x: x is None
+        lambda y, g: jnp.zeros_like(y) if g is None and y is not None else g,
+        states,
+        grad_outcome.states,
+        is_leaf=lambda x: x is None,
     )
     problem = _problem(inputs, steps, field)
     adjoint, grad_args = over_lanes(lambda inputs, axes: _backward(inputs, axes, wanted), (problem, record, grads))
@@ -106,6 +115,18 @@ def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
     moved = jax.tree.map(lambda g, s: jnp.sum(g * s, axis=range(1, g.ndim)), grads, slopes)
     missed = jax.tree.map(lambda a, s: jnp.sum(a * s[0]), adjoint, slopes)
     return adjoint, grad_args, jax.tree.reduce(jnp.add, moved).at[0].add(-jax.tree.reduce(jnp.add, missed))
+
+
+def _outcome(problem: _Problem, axes) -> tuple[Outcome, Any]:
+    """The solve where no gradient goes back over its steps: nothing of them is kept."""
+    limit, attempt = problem.steps.max_steps, map_lanes(_attempt, problem, axes)
+    lanes, _ = jax.lax.while_loop(
+        lambda carry: ~jnp.all(carry[0].done) & (carry[1] < limit),
+        lambda carry: (attempt(carry[0]), carry[1] + 1),
+        (map_lanes(_start, problem, axes)(), jnp.asarray(0)),
+    )
+    outcome = map_lanes(_finish, problem, axes)(lanes)
+    return outcome, jax.tree.map(lambda _: True, outcome)
 
 
 def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:

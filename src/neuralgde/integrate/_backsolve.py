@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from ._adaptive import can_adapt, run_adaptive
 from ._engines import Outcome, Steps, VectorField, run_diffrax
 from ._status import Status
 
@@ -30,17 +31,28 @@ class _AdjointNorm(eqx.Module):
 
 @eqx.filter_custom_vjp
 def solve_with_adjoint(state_and_args: tuple[PyTree, Any], times: Array, field: VectorField, steps: Steps) -> Outcome:
-    """As `run_diffrax`; its gradient restarts from the stored state at every output time and keeps nothing between."""
+    """As the engines; its gradient restarts from the stored state at every output time and keeps nothing between."""
     y0, args = state_and_args
-    # Reverse mode never goes through these steps, so that they are a plain loop, which compiles faster.
-    return run_diffrax(field, y0, times, args, steps, diffrax.ForwardMode())
+    # Reverse mode never goes through these steps, so that they are a plain loop.
+    return _run(field, y0, times, args, steps, diffrax.ForwardMode())
+
+
+def _run(
+    field: VectorField, y0: PyTree, times: Array, args: Any, steps: Steps, adjoint: diffrax.AbstractAdjoint
+) -> Outcome:
+    """By the lighter engine where it can take these steps, else by Diffrax with this adjoint."""
+    if can_adapt(steps):
+        return run_adaptive(field, y0, times, args, steps)
+    return run_diffrax(field, y0, times, args, steps, adjoint)
 
 
 @solve_with_adjoint.def_fwd
 def _forward(perturbed, state_and_args, times, field, steps):
     del perturbed
     outcome = solve_with_adjoint(state_and_args, times, field, steps)
-    return outcome, outcome.states
+    # Behind a failure no state is one to go back from, and what comes of it must not pass for a gradient.
+    ok = outcome.status == Status.SUCCESS
+    return outcome, jax.tree.map(lambda y: jnp.where(ok, y, jnp.nan), outcome.states)
 
 
 @solve_with_adjoint.def_bwd
@@ -50,6 +62,8 @@ def _backward(states, grad_outcome, perturbed, state_and_args, times, field, ste
     theta, rest = eqx.partition(args, wanted)
     steps = steps._replace(norm=_AdjointNorm(steps.norm))
 
+    # `jit` for the sake of its cache: every stage calls it.
+    @eqx.filter_jit
     def augmented(t, y, args):
         z, adjoint, _ = y
         theta, rest = args
@@ -57,30 +71,36 @@ def _backward(states, grad_outcome, perturbed, state_and_args, times, field, ste
         return dz, *pull(jax.tree.map(jnp.negative, adjoint))
 
     def interval(carry, knots):
-        adjoint, grad_theta = carry
+        adjoint, grad_theta, guess = carry
         later, earlier, z, grad_z = knots
-        outcome = run_diffrax(
+        outcome = _run(
             augmented,
             (z, adjoint, grad_theta),
             jnp.stack([later, earlier]),
             (theta, rest),
-            steps,
+            steps._replace(guess=guess),
             diffrax.RecursiveCheckpointAdjoint(),
         )
         # A backward solve that fails must not pass for a gradient.
         ok = outcome.status == Status.SUCCESS
         _, adjoint, grad_theta = jax.tree.map(lambda y: jnp.where(ok, y[-1], jnp.nan), outcome.states)
-        return (jax.tree.map(jnp.add, adjoint, grad_z), grad_theta), None
+        # What would have been right here is a better first step for the interval before than any rule.
+        if guess is not None and outcome.opening is not None:
+            guess = jnp.where(outcome.opening > 0, outcome.opening, guess)
+        return (jax.tree.map(jnp.add, adjoint, grad_z), grad_theta, guess), None
 
     grad_states = jax.tree.map(
         lambda g, z: jnp.zeros_like(z) if g is None else g, grad_outcome.states, states, is_leaf=lambda x: x is None
     )
-    start = jax.tree.map(lambda g: g[-1], grad_states), jax.tree.map(jnp.zeros_like, theta)
+    guess = steps.guess
+    if guess is None and times.shape[0] > 2:
+        guess = jnp.zeros_like(times[0])
+    start = jax.tree.map(lambda g: g[-1], grad_states), jax.tree.map(jnp.zeros_like, theta), guess
     knots = (
         times[1:],
         times[:-1],
         jax.tree.map(lambda z: z[1:], states),
         jax.tree.map(lambda g: g[:-1], grad_states),
     )
-    (adjoint, grad_theta), _ = jax.lax.scan(interval, start, knots, reverse=True)
+    (adjoint, grad_theta, _), _ = jax.lax.scan(interval, start, knots, reverse=True)
     return adjoint, grad_theta

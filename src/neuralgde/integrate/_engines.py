@@ -1,4 +1,4 @@
-"""The two ways to step: Diffrax for adaptive, implicit and traced-time solves, a scan for fixed explicit steps."""
+"""Two engines: Diffrax for implicit steps, jumps of the field and traced times; a scan for fixed explicit steps."""
 
 import functools
 import itertools
@@ -20,7 +20,7 @@ VectorField = Callable[[Any, PyTree, Any], PyTree]
 
 
 class Steps(NamedTuple):
-    """How to step: everything that both engines and the adjoint's backward pass share.
+    """How to step: everything that the engines and the adjoint's backward pass share.
 
     `guess`, which `run_adaptive` alone heeds, is what the first step of a solve like this should have been, else 0.
     """

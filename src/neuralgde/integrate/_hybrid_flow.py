@@ -11,15 +11,14 @@ from jaxtyping import Array, Float
 
 from ..field import breakpoints_of
 from ..graph import Graph
-from ._adaptive import run_adaptive
-from ._backsolve import solve_with_adjoint
 from ._clock import knots_of_breakpoints
 from ._control import MaskedRMS, gap_around
-from ._engines import Outcome, Steps, run_diffrax
+from ._dispatch import run
+from ._engines import Outcome, Steps
 from ._hybrid_config import HybridConfig
 from ._hybrid_event import Event, step_to_event
 from ._hybrid_span import Span, over_states, rate, sample_axis
-from ._solvers import Stages, explicit_pair, explicit_stages
+from ._solvers import Stages, explicit_stages
 from ._status import Status
 
 # So few steps are written out one after the other; more go through a loop, which compiles once.
@@ -154,9 +153,4 @@ def _engine(z: Array, span: Span, solver: diffrax.AbstractSolver, config: Hybrid
         max(config.max_steps, (config.num_steps or 0) + 1),
         guess,
     )
-    if config.adjoint == "backsolve":
-        return solve_with_adjoint((z, span), knots, rate, steps)
-    if config.adjoint == "checkpoint" and dt is None and jumps is None and explicit_pair(solver) is not None:
-        return run_adaptive(rate, z, knots, span, steps)
-    adjoint = diffrax.RecursiveCheckpointAdjoint() if config.adjoint == "checkpoint" else diffrax.DirectAdjoint()
-    return run_diffrax(rate, z, knots, span, steps, adjoint)
+    return run(rate, z, knots, span, steps, config.adjoint)

@@ -16,15 +16,14 @@ from jaxtyping import Array, ArrayLike
 from .._errors import InputError, unknown_name
 from ..field import breakpoints_of, prepare_graph
 from ..graph import Graph
-from ._adaptive import run_adaptive
-from ._backsolve import solve_with_adjoint
 from ._checks import as_state, as_times, check_steps, times_are_right
 from ._clock import Clock, knots_of_breakpoints, make_clock
 from ._control import MaskedRMS, all_finite, expand, gap_around
-from ._engines import Outcome, Schedule, Steps, make_schedule, run_diffrax, run_scan
+from ._dispatch import run
+from ._engines import Outcome, Schedule, Steps, make_schedule, run_scan
 from ._failure import raise_or_return
 from ._solution import Solution
-from ._solvers import explicit_pair, explicit_stages, find_solver
+from ._solvers import explicit_stages, find_solver
 from ._status import Status
 
 ADJOINTS = ("checkpoint", "backsolve", "direct")
@@ -59,6 +58,7 @@ def solve(
       between times is cut into the fewest equal steps no longer than `dt0`.
     - `adjoint`: "checkpoint" differentiates the steps taken and recomputes inside them; "direct" does so and stores
       everything; "backsolve" solves the adjoint equation backwards, with memory that does not grow with the steps.
+      A gradient by it can itself be differentiated, in reverse mode.
     - `max_steps`: how many steps, rejected ones included, before an adaptive solve gives up; so many fixed steps too
       where `times` are traced and their number cannot be known before.
     - `throw`: raise `SolveError` where the solve fails; inside `jit`, JAX turns it into a runtime error with the same
@@ -127,12 +127,7 @@ def _solve(
         )
     else:
         steps = Steps(solver, rtol, atol, MaskedRMS(mask, batched), dt, first_step, jumps, gap, max_steps)
-        if adjoint == "checkpoint" and dt is None and jumps is None and explicit_pair(solver) is not None:
-            outcome = run_adaptive(_vector_field, z0, knots, args, steps)
-        elif adjoint == "backsolve":
-            outcome = solve_with_adjoint((z0, args), knots, _vector_field, steps)
-        else:
-            outcome = run_diffrax(_vector_field, z0, knots, args, steps, _diffrax_adjoint(adjoint))
+        outcome = run(_vector_field, z0, knots, args, steps, adjoint)
 
     status = jnp.where(all_finite(z0), outcome.status, Status.BAD_STATE.value)
     status = jnp.where(right_times, status, Status.BAD_TIMES.value)
@@ -175,12 +170,6 @@ def _fixed_grid(times: np.ndarray, dt: float, jumps, dtype) -> Schedule:
 def _prepare(field, graph: Graph, batched: bool) -> Graph:
     prepare = functools.partial(prepare_graph, field)
     return eqx.filter_vmap(prepare)(graph) if batched and graph.senders.ndim == 2 else prepare(graph)
-
-
-def _diffrax_adjoint(adjoint: str | diffrax.AbstractAdjoint) -> diffrax.AbstractAdjoint:
-    if adjoint == "checkpoint":
-        return diffrax.RecursiveCheckpointAdjoint()
-    return diffrax.DirectAdjoint() if isinstance(adjoint, str) else adjoint
 
 
 def _nothing_to_solve(z0, times) -> Outcome:
