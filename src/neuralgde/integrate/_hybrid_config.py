@@ -21,7 +21,7 @@ class HybridConfig:
 
     With `num_steps` every interval is cut into so many equal steps, whatever its length; with None the steps adapt to
     `rtol` and `atol`, starting from `first_step`, a share of the interval; without one, steps of explicit solvers
-    with the adjoint "checkpoint" start as would have been right in the interval before.
+    start as would have been right in the interval before.
     """
 
     solver: str | diffrax.AbstractSolver = "heun"

@@ -153,4 +153,5 @@ def _engine(z: Array, span: Span, solver: diffrax.AbstractSolver, config: Hybrid
         max(config.max_steps, (config.num_steps or 0) + 1),
         guess,
     )
+    assert config.adjoint is not None  # by HybridConfig.checked
     return run(rate, z, knots, span, steps, config.adjoint)
