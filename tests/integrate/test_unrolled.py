@@ -25,7 +25,7 @@ def test_one_by_one_as_in_a_loop(monkeypatch, times):
         monkeypatch.setattr(_engines, "_UNROLL_SIZE", size)
         # It is looked at when a program is traced, which the first one would spare the second.
         jax.clear_caches()
-        (_, sol), grad = jax.value_and_grad(run, has_aux=True)(z0)
+        (_, sol), grad = jax.jit(jax.value_and_grad(run, has_aux=True))(z0)
         found.append((sol.states, grad, sol.status, sol.stats["num_evaluations"]))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
