@@ -31,18 +31,18 @@ test: $(VENV)/.dev  ## install, then run every test that needs nothing more than
 	$(COMPILE_FAST) $(PYTEST) -n $(WORKERS) --dist worksteal -m "not peers and not data and not browser" $(ARGS)
 
 test-peers: $(VENV)/.peers  ## the tests that compare with PyTorch libraries
-	@$(call group,peers)
+	$(PYTEST) -m peers $(ARGS)
 
 test-data: $(VENV)/.dev  ## the tests on real data sets: NEURALGDE_DATA=folder make test-data
 	@$(need_data)
-	@$(call group,"data and not full")
+	$(PYTEST) -m "data and not full" $(ARGS)
 
 test-full: $(VENV)/.dev  ## those that take many minutes: NEURALGDE_DATA=folder make test-full
 	@$(need_data)
-	@$(call group,full)
+	$(PYTEST) -m full $(ARGS)
 
 test-browser: $(VENV)/.dev  ## the tests that open pages in a headless Chromium
-	@$(call group,browser)
+	$(PYTEST) -m browser $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff: rules and format
 	$(BIN)/ruff check
@@ -82,12 +82,6 @@ clean:  ## remove .venv, caches and builds
 
 define need_data
 test -d "$$NEURALGDE_DATA" || { echo "make $@: set NEURALGDE_DATA to the folder of the data sets" >&2; exit 2; }
-endef
-
-# A group may have no tests yet, which pytest reports as an error (status 5).
-define group
-$(PYTEST) --collect-only -q -m $(1) >/dev/null 2>&1; \
-if [ $$? -eq 5 ]; then echo "no tests are marked:" $(1); else $(PYTEST) -m $(1) $(ARGS); fi
 endef
 
 # Python 3.11 comes first because the lock files are tested with it. Each candidate is run, not only looked up.
