@@ -110,7 +110,7 @@ def test_fixed_steps_differentiate():
     ("layout", "adjoint"),
     [("dense", "checkpoint"), ("csr", "checkpoint"), ("pairs", "checkpoint"), ("csr", "backsolve")],
 )
-def test_gradients_in_edge_weights(adjoint, layout):
+def test_gradients_in_edge_weights(layout, adjoint):
     (field, z0), graph = problem("gcde")
     graph = graph.with_layout(layout)
 

@@ -1,4 +1,4 @@
-"""Two engines: Diffrax for implicit steps, jumps of the field and traced times; a scan for fixed explicit steps."""
+"""Two engines: Diffrax, which takes steps of any kind, and a scan for fixed explicit ones."""
 
 import functools
 import itertools
