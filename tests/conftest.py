@@ -29,7 +29,7 @@ hypothesis.settings.load_profile("neuralgde")
 
 # Linux allows a process about 65,000 memory maps. Every compiled program holds some, and past the limit LLVM crashes.
 _MAPS = Path("/proc/self/maps")
-_MANY_MAPS = 20_000
+_MANY_MAPS = 40_000
 
 
 @pytest.fixture(autouse=True, scope="module")

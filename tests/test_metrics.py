@@ -42,20 +42,28 @@ def as_jax(arrays, dtype=jnp.float32):
     return tuple(a if isinstance(a, float) else jnp.asarray(a, dtype) for a in arrays)
 
 
+def score(name, arrays, library=np, **options):
+    """The metric of these arrays: with JAX in one program, where a level stays a number."""
+    arrays, level = (arrays[:2], arrays[2:]) if name == "pinball" else (arrays, ())
+
+    def metric(arrays, options):
+        return getattr(metrics, name)(*arrays, *level, **options)
+
+    return (jax.jit(metric) if library is jnp else metric)(arrays, options)
+
+
 @pytest.mark.parametrize("name, arrays, expected", BY_HAND, ids=NAMES)
 def test_by_hand(name, arrays, expected):
-    score = getattr(metrics, name)(*arrays)
-    assert isinstance(score, np.float64)
-    assert score == pytest.approx(expected, rel=1e-12)
+    found = score(name, arrays)
+    assert isinstance(found, np.float64)
+    assert found == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name, arrays, expected", BY_HAND, ids=NAMES)
 def test_jax_in_jax_out(name, arrays, expected):
-    metric = getattr(metrics, name)
-    arrays, level = (arrays[:2], arrays[2:]) if name == "pinball" else (arrays, ())
-    score = jax.jit(lambda *a: metric(*a, *level))(*as_jax(arrays))
-    assert isinstance(score, jax.Array) and score.shape == () and score.dtype == jnp.float32
-    assert score == pytest.approx(expected, rel=1e-5)
+    found = score(name, as_jax(arrays), jnp)
+    assert isinstance(found, jax.Array) and found.shape == () and found.dtype == jnp.float32
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("name, arrays, expected", BY_HAND, ids=NAMES)
@@ -72,17 +80,17 @@ def test_masked_points_have_no_effect(name, arrays, expected, library):
         out[..., :2, :2] = a
         return library.asarray(out)
 
-    score = getattr(metrics, name)(*map(grown, arrays), mask=library.asarray(mask))
-    assert score == pytest.approx(expected, rel=1e-5)
+    found = score(name, tuple(map(grown, arrays)), library, mask=library.asarray(mask))
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("name, arrays, expected", BY_HAND, ids=NAMES)
 @pytest.mark.parametrize("library", [np, jnp], ids=["numpy", "jax"])
 def test_nothing_left_is_nan(name, arrays, expected, library, recwarn):
-    mask = library.zeros((2, 2), dtype=bool)
-    assert np.isnan(getattr(metrics, name)(*arrays, mask=mask))
-    empty = tuple(a if isinstance(a, float) else library.zeros((*a.shape[:-2], 0, 2)) for a in arrays)
-    assert np.isnan(getattr(metrics, name)(*empty))
+    mask = np.zeros((2, 2), bool)
+    assert np.isnan(score(name, arrays, library, mask=mask))
+    empty = tuple(a if isinstance(a, float) else np.zeros((*a.shape[:-2], 0, 2)) for a in arrays)
+    assert np.isnan(score(name, empty, library))
     assert not recwarn.list
 
 
@@ -107,8 +115,11 @@ def test_axis_gives_one_result_per_sensor(name, arrays, expected):
 def test_float64_under_x64(name, arrays, expected, x64):
     # Counts and float32 meet float64: the widest float wins, promotion being strict.
     first, *rest = as_jax(arrays, jnp.float64)
-    score = getattr(metrics, name)(first.astype(jnp.float32), *rest)
-    assert score.dtype == jnp.float64
+    found = score(name, (jnp.asarray(first, jnp.float32), *rest), jnp)
+    assert found.dtype == jnp.float64
+
+
+def test_dtypes_of_counts_and_single_numbers(x64):
     counts = jnp.asarray(Y, jnp.int32)
     assert metrics.mae(jnp.asarray(FORECAST, jnp.float32), counts).dtype == jnp.float32
     assert metrics.mae(1.5, jnp.asarray(Y, jnp.float32)).dtype == jnp.float32
@@ -181,13 +192,16 @@ def test_sensor_mean_leaves_out_sensors_without_points():
 
 @pytest.mark.parametrize("library", [np, jnp], ids=["numpy", "jax"])
 def test_zero_truth_is_left_out_of_relative_errors(library):
-    y = library.asarray([[0.0, 2.0], [0.0, 4.0], [0.0, -5.0]])
-    forecast = library.asarray([[1.0, 3.0], [1.0, 3.0], [1.0, -5.5]])
-    assert metrics.mape(forecast, y) == pytest.approx(100 * (0.5 + 0.25 + 0.1) / 3)
-    assert metrics.mape_paper(forecast, y) == pytest.approx(100 * abs(-0.5 + 0.25 - 0.1) / 3)
-    assert metrics.median_relative_error(forecast, y) == pytest.approx(0.25)
-    for metric in (metrics.mape, metrics.mape_paper, metrics.median_relative_error):
-        assert np.isnan(metric(forecast[:, :1], y[:, :1]))
+    y = np.array([[0.0, 2.0], [0.0, 4.0], [0.0, -5.0]])
+    forecast = np.array([[1.0, 3.0], [1.0, 3.0], [1.0, -5.5]])
+    expected = {
+        "mape": 100 * (0.5 + 0.25 + 0.1) / 3,
+        "mape_paper": 100 * abs(-0.5 + 0.25 - 0.1) / 3,
+        "median_relative_error": 0.25,
+    }
+    for name, value in expected.items():
+        assert score(name, (forecast, y), library) == pytest.approx(value)
+        assert np.isnan(score(name, (forecast[:, :1], y[:, :1]), library))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
@@ -362,12 +376,14 @@ def test_pit_masks_and_marks_nan(library):
 )
 def test_gradients_are_finite_under_a_mask(loss, x64):
     # The last sensor has no point at all, and a point that counts has truth 0.
-    y = jnp.asarray([[0.0, np.nan, np.nan], [3.0, 4.0, np.nan]])
-    mask = jnp.asarray([[True, False, False], [True, True, False]])
-    z = jnp.asarray([[0.5, 0.2, 0.1], [-0.3, 0.4, 0.2]])
-    gradient = jax.grad(loss)(z, y, mask)
-    assert np.all(np.asarray(gradient)[~np.asarray(mask)] == 0)
-    step = 1e-6
+    y = np.array([[0.0, np.nan, np.nan], [3.0, 4.0, np.nan]])
+    mask = np.array([[True, False, False], [True, True, False]])
+    z = np.array([[0.5, 0.2, 0.1], [-0.3, 0.4, 0.2]])
+    gradient = jax.jit(jax.grad(loss))(z, y, mask)
+    loss = jax.jit(loss)
+    assert np.all(np.asarray(gradient)[~mask] == 0)
     for at in [(0, 0), (1, 0), (1, 1)]:
-        slope = (loss(z.at[at].add(step), y, mask) - loss(z.at[at].add(-step), y, mask)) / (2 * step)
+        step = np.zeros(z.shape)
+        step[at] = 1e-6
+        slope = (loss(z + step, y, mask) - loss(z - step, y, mask)) / 2e-6
         assert gradient[at] == pytest.approx(float(slope), abs=1e-7)

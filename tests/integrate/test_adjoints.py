@@ -21,8 +21,6 @@ def loss(field_and_state, graph, adjoint, **options):
     options = {"solver": "dopri8", "rtol": 1e-9, "atol": 1e-9, **options}
     sol = gde.solve(field, z0, TIMES, graph, adjoint=adjoint, throw=False, **options)
     weight = jnp.cos(jnp.arange(sol.states.size, dtype=sol.states.dtype)).reshape(sol.states.shape)
-    # A mean, as losses are. Where the field has kinks (attention's LeakyReLU) each adjoint is off by the root of the
-    # tolerance, and they agree to that.
     return jnp.mean(weight * sol.states**2)
 
 
@@ -50,17 +48,14 @@ class SideBySide(eqx.Module):
         return np.concatenate(found) if found else None
 
 
-# Fields with breakpoints in time are stepped by another engine. Attention has kinks in the state.
-TOGETHER = {"breakpoints": ["piecewise", "piecewise_linear"], "attention": ["gade"]}
-TOGETHER["smooth"] = [name for name in FIELDS if name not in TOGETHER["breakpoints"] + TOGETHER["attention"]]
+# Fields with breakpoints in time are stepped by another engine.
+TOGETHER = {"breakpoints": ["piecewise", "piecewise_linear"]}
+TOGETHER["smooth"] = [name for name in FIELDS if name not in TOGETHER["breakpoints"]]
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("group", TOGETHER)
-def test_adjoints_agree(group, request):
-    if group == "attention":
-        # Kinks magnify how results are rounded: it is held to what programs of users give.
-        request.getfixturevalue("optimised")
+def test_adjoints_agree(group):
     names = TOGETHER[group]
     z0 = jnp.asarray(np.random.default_rng(1).standard_normal((6, 4 * len(names))))
     fz = SideBySide(tuple(make_field(name) for name in names)), z0
@@ -76,13 +71,11 @@ def test_adjoints_agree(group, request):
     def fields_of(flat):
         return [ravel(eqx.filter(f, eqx.is_inexact_array)) for f in unravel(jnp.asarray(flat))[0].fields]
 
-    # Our engine and Diffrax's, which steps with dopri8, in a group without kinks: there two solvers differ by more
-    # than two adjoints do.
-    solver = "dopri8" if group == "attention" else "tsit5"
-    run, flat = program(sum_of_losses, fz, small_graph(), adjoint="checkpoint", solver=solver)
+    # Our engine, on the way back by the solver with the fewest stages to compile; and Diffrax's, which has dopri8.
+    run, flat = program(sum_of_losses, fz, small_graph(), adjoint="checkpoint", solver="tsit5")
     unravel = jax.flatten_util.ravel_pytree(eqx.filter(fz, eqx.is_inexact_array))[1]
     checkpoint = run(flat)[1]
-    for adjoint, options in {"direct": {"max_steps": MOST}, "backsolve": {"solver": solver}}.items():
+    for adjoint, options in {"direct": {"max_steps": MOST}, "backsolve": {"solver": "bosh3"}}.items():
         compare(gradient(sum_of_losses, fz, small_graph(), adjoint=adjoint, **options), checkpoint, 1e-5)
 
     # Along random directions, each in the parameters of one field or in the state.
@@ -93,13 +86,13 @@ def test_adjoints_agree(group, request):
             along[start : start + size] = direction / np.linalg.norm(direction)
             h = 1e-5
             numeric = (run(flat + h * along)[0] - run(flat - h * along)[0]) / (2 * h)
-            np.testing.assert_allclose(checkpoint @ along, numeric, atol=1e-4 if group == "attention" else 1e-6)
+            np.testing.assert_allclose(checkpoint @ along, numeric, atol=1e-6)
 
 
 @pytest.mark.usefixtures("x64")
 def test_fixed_steps_differentiate():
     fz, graph = problem("gcde")
-    adaptive = gradient(loss, fz, graph, adjoint="checkpoint", solver="tsit5")
+    adaptive = gradient(loss, fz, graph, adjoint="checkpoint", solver="bosh3")
     for adjoint in ("checkpoint", "direct", "backsolve"):
         fixed = gradient(loss, fz, graph, adjoint=adjoint, solver="rk4", dt0=0.01)
         np.testing.assert_allclose(fixed, adaptive, atol=1e-5, err_msg=adjoint)
@@ -117,7 +110,7 @@ def test_gradients_in_edge_weights(layout, adjoint):
     @jax.jit
     @jax.value_and_grad
     def run(weights):
-        return loss((field, z0), graph.with_weights(weights), adjoint, solver="tsit5")
+        return loss((field, z0), graph.with_weights(weights), adjoint, solver="bosh3")
 
     direction = np.random.default_rng(0).standard_normal(graph.weights.shape) * np.asarray(graph.edge_mask)
     h = 1e-5
@@ -134,7 +127,8 @@ def test_a_batch_differentiates_like_its_samples():
     @eqx.filter_jit
     @eqx.filter_grad
     def grad(field, z, times, adjoint):
-        sol = gde.solve(field, z, times, graph, rtol=1e-9, atol=1e-9, adjoint=adjoint, throw=False)
+        tight = {"solver": "bosh3", "rtol": 1e-9, "atol": 1e-9}
+        sol = gde.solve(field, z, times, graph, adjoint=adjoint, throw=False, **tight)
         return jnp.sum(sol.states**2)
 
     def flat(grads):
@@ -166,7 +160,7 @@ def test_backsolve_twice_and_side_by_side():
     def value(rate, z0, solved=True):
         if not solved:
             return jnp.sum((z0 / (1 + rate * z0 * times)) ** 2)
-        tight = {"rtol": 1e-9, "atol": 1e-10, "adjoint": "backsolve"}
+        tight = {"solver": "bosh3", "rtol": 1e-9, "atol": 1e-10, "adjoint": "backsolve"}
         sol = gde.solve(lambda t, z, g: -rate * z**2, z0[None], times, throw=False, **tight)
         return jnp.sum(sol.states**2)
 
@@ -224,9 +218,9 @@ def temporary_memory(adjoint, **options):
 
 
 def test_memory_of_backsolve_does_not_grow_with_steps():
-    few, many = (temporary_memory("backsolve", solver="rk4", dt0=1 / steps) for steps in (100, 10_000))
+    few, many = (temporary_memory("backsolve", solver="euler", dt0=1 / steps) for steps in (100, 10_000))
     assert many <= 1.1 * few
-    assert temporary_memory("direct", solver="rk4", dt0=1 / 10_000) > 20 * few
+    assert temporary_memory("direct", solver="euler", dt0=1 / 10_000) > 20 * few
     # Adaptive steps may be as many as they like.
     few, many = (temporary_memory("backsolve", solver="bosh3", max_steps=most) for most in (4, 10_000))
     assert many <= 1.1 * few

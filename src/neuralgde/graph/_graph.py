@@ -75,7 +75,7 @@ class Graph(eqx.Module):
 
     def to_dense(self) -> Float[Array, "nodes nodes"]:
         """The weighted adjacency a, a[i, j] the weight of i -> j; duplicate edges add up, absent ones are 0."""
-        return self.scatter_pairs(self.active_weights).T
+        return _to_dense(self.without_operators())
 
     # Edges
 
@@ -159,6 +159,10 @@ class Graph(eqx.Module):
             raise InputError(f"edge_mask: expected shape {self.edge_mask.shape}, one per edge, got {edge_mask.shape}.")
         return self._replace(edge_mask=edge_mask.astype(bool))
 
+    def without_operators(self) -> "Graph":
+        """The same graph, carrying none."""
+        return self._replace() if self.prepared else self
+
     def with_layout(self, layout: Layout) -> "Graph":
         """The same graph, stored another way (host code)."""
         return _build.relayout(self, layout)
@@ -188,3 +192,8 @@ class Graph(eqx.Module):
     def _replace(self, **changes: Array) -> "Graph":
         names = list(changes)
         return eqx.tree_at(lambda g: [getattr(g, name) for name in names] + [g.prepared], self, [*changes.values(), {}])
+
+
+@eqx.filter_jit
+def _to_dense(graph: Graph) -> Array:
+    return graph.scatter_pairs(graph.active_weights).T

@@ -72,6 +72,12 @@ def build_operator(graph: "Graph", name: str) -> AbstractOperator:
     if name not in _BUILDERS:
         raise InputError(unknown_name("operator", name, _BUILDERS))
     check_single(graph, "normalise")
+    return _build_named(graph.without_operators(), name)
+
+
+@eqx.filter_jit
+def _build_named(graph: "Graph", name: str) -> AbstractOperator:
+    """One program: called for one operation after the other, some thirty would be compiled."""
     return _BUILDERS[name](graph)
 
 
