@@ -32,7 +32,7 @@ def sparse(w, z, s):
 
 
 def normal(seed, *shape):
-    return jax.random.normal(jax.random.key(seed), shape)
+    return jnp.asarray(np.random.default_rng(seed).standard_normal(shape))
 
 
 with jax.enable_x64(True):
@@ -54,13 +54,15 @@ def assert_trees_close(a, b, **kwargs):
     jax.tree.map(functools.partial(np.testing.assert_allclose, **kwargs), a, b)
 
 
+def of_both(make, *operands):
+    """`make(product)(*operands)` for the sparse and the dense product, in one program."""
+    return jax.jit(lambda *a: [make(product)(*a) for product in (sparse, dense)])(*operands)
+
+
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_first_order(transform):
     s = structure()
-    results = [
-        jax.jit(TRANSFORMS[transform](lambda w, z, product=product: product(w, z, s)))(W, Z)
-        for product in (sparse, dense)
-    ]
+    results = of_both(lambda product: TRANSFORMS[transform](lambda w, z: product(w, z, s)), W, Z)
     assert_trees_close(*results, atol=1e-12)
     assert any(np.any(x) for x in jax.tree.leaves(results))
 
@@ -69,23 +71,26 @@ def test_first_order(transform):
 @pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev])
 def test_hessian_in_states_and_weights(outer, inner):
     s = structure()
-    hessians = [
-        jax.jit(outer(inner(lambda w, z, product=product: nonlinear(product)(w, z, s), (0, 1)), (0, 1)))(W, Z)
-        for product in (sparse, dense)
-    ]
+    hessians = of_both(
+        lambda product: outer(inner(lambda w, z: nonlinear(product)(w, z, s), (0, 1)), (0, 1)),
+        W, Z,
+    )  # fmt: skip
     assert_trees_close(*hessians, atol=1e-11)
 
 
 @pytest.mark.parametrize("modes", ["rrr", "frf"])
 def test_third_order(modes):
     s = structure()
-    thirds = []
-    for product in (sparse, dense):
-        f = lambda x, product=product: nonlinear(product)(x[:7], x[7:].reshape(5, 2), s)  # noqa: E731
+
+    def third(product):
+        def f(x):
+            return nonlinear(product)(x[:7], x[7:].reshape(5, 2), s)
+
         for mode in modes:
             f = {"r": jax.jacrev, "f": jax.jacfwd}[mode](f)
-        thirds.append(jax.jit(f)(jnp.concatenate([W, Z.ravel()])))
-    np.testing.assert_allclose(*thirds, atol=1e-10)
+        return f
+
+    np.testing.assert_allclose(*of_both(third, jnp.concatenate([W, Z.ravel()])), atol=1e-10)
 
 
 def test_finite_differences():
@@ -130,7 +135,7 @@ OTHER = (np.array([4, 1, 0, 2, 3, 4, 4]), np.array([4, 4, 2, 0, 0, 1, 1]))
 
 
 def structures():
-    return jax.tree.map(lambda *a: jnp.stack(a), structure(), structure(*OTHER))
+    return jax.tree.map(lambda *a: jnp.asarray(np.stack(a)), structure(), structure(*OTHER))
 
 
 BATCHES = {
@@ -148,33 +153,29 @@ BATCHES = {
 @pytest.mark.parametrize("case", BATCHES)
 def test_batches(case):
     w, z, make, axes = BATCHES[case]
-    s = make()
-    results = []
-    for product in (sparse, dense):
 
-        def f(w, z, s, product=product):
+    def of(product):
+        def f(w, z, s):
             return product(w, z, s), jax.grad(nonlinear(product), (0, 1))(w, z, s)
 
-        results.append(jax.jit(jax.vmap(f, axes))(w, z, s))
-    assert_trees_close(*results, atol=1e-11)
+        return jax.vmap(f, axes)
+
+    assert_trees_close(*of_both(of, w, z, make()), atol=1e-11)
 
 
 def test_hessians_of_a_batch():
-    hessians = [
-        jax.jit(jax.vmap(jax.hessian(nonlinear(product), (0, 1))))(WS, ZS, structures()) for product in (sparse, dense)
-    ]
+    hessians = of_both(lambda product: jax.vmap(jax.hessian(nonlinear(product), (0, 1))), WS, ZS, structures())
     assert_trees_close(*hessians, atol=1e-11)
 
 
 @pytest.mark.parametrize("axes", [(None, 0, None), (0, 0, None), (0, None, 0)], ids=["states", "weights", "structures"])
 def test_nested_batches(axes):
     """Structures in the inner batch; states, or all again, in the outer one."""
-    double = functools.partial(jax.tree.map, lambda a: jnp.stack([a, a[::-1]]))
+    double = functools.partial(jax.tree.map, lambda a: np.stack([a, np.flip(a, 0)]))
     arguments = [double(a) if axis == 0 else a for a, axis in zip((WS, ZS, structures()), axes, strict=True)]
-    results = [
-        jax.jit(jax.vmap(jax.vmap(jax.value_and_grad(nonlinear(product), (0, 1))), axes))(*arguments)
-        for product in (sparse, dense)
-    ]
+    results = of_both(
+        lambda product: jax.vmap(jax.vmap(jax.value_and_grad(nonlinear(product), (0, 1))), axes), *arguments
+    )
     assert_trees_close(*results, atol=1e-11)
 
 
@@ -229,7 +230,7 @@ def test_rectangular():
 def test_second_derivatives_of_batches_of_rectangular_matrices():
     """Weighted edge values summed at the ends of each graph's own edges: matrices of nodes x edges."""
     ends = jnp.asarray(np.stack([RECEIVERS, OTHER[1]]), jnp.int32)
-    m = normal(6, 2, 7, 2)
+    m, both = normal(6, 2, 7, 2), structures()
 
     def by_sparse(w, m, s, ends):
         pattern = s.into_receivers(ends, w.dtype).pattern
@@ -242,7 +243,7 @@ def test_second_derivatives_of_batches_of_rectangular_matrices():
     for product in (by_sparse, by_segments):
         # The gradient of a batch, not a batch of gradients: here batched products are transposed.
         def loss(w, m, product=product):
-            return jnp.sum(jnp.sin(jax.vmap(product)(w, m, structures(), ends)))
+            return jnp.sum(jnp.sin(jax.vmap(product)(w, m, both, ends)))
 
         def bent(w, m, loss=loss):
             return sum(jnp.sum(g**3) for g in jax.grad(loss, (0, 1))(w, m))

@@ -26,38 +26,48 @@ def loss(product):
 ours, plain = loss(times_weight), loss(jnp.matmul)
 
 
-@pytest.mark.parametrize("argnums", [0, 1, (0, 1)], ids=["state", "weight", "both"])
+def assert_equal(of, *operands):
+    """What `of` makes of our product and of the plain one, in one program."""
+    found, expected = jax.jit(lambda *a: [of(f)(*a) for f in (ours, plain)])(*operands)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+
+
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian])
 @pytest.mark.parametrize("rows", [16, 20], ids=["few rows", "many"])
 @sizes
-def test_derivatives(derivative, argnums, rows, features):
-    found, expected = (jax.jit(derivative(f, argnums))(*operands(rows=rows, features=features)) for f in (ours, plain))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+def test_derivatives(derivative, rows, features):
+    """In the state, in the weight and in both."""
+
+    def of(f):
+        return lambda *a: [derivative(f, argnums)(*a) for argnums in (0, 1, (0, 1))]
+
+    assert_equal(of, *operands(rows=rows, features=features))
 
 
 @pytest.mark.parametrize("axes", [(0, None), (1, None), (2, None), (None, 0), (1, 2), (0, 0)])
 def test_batches(axes):
     """Over one axis, and over another one of states around it, as seeds are."""
     one, many = operands(), operands(5)
-    z, w = (a if axis is None else jnp.moveaxis(b, 0, axis) for a, b, axis in zip(one, many, axes, strict=True))
-    found, expected = (jax.jit(jax.vmap(jax.grad(f, (0, 1)), axes))(z, w) for f in (ours, plain))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
-    around = jnp.stack([z, 2 * z]), jnp.stack([w, 3 * w])
-    found, expected = (
-        jax.jit(jax.vmap(jax.grad(lambda *a, f=f: jnp.sum(jax.vmap(f, axes)(*a)), (0, 1))))(*around)
-        for f in (ours, plain)
-    )
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+    z, w = (a if axis is None else np.moveaxis(b, 0, axis) for a, b, axis in zip(one, many, axes, strict=True))
+
+    def of(f):
+        def total(z, w):
+            return jnp.sum(jax.vmap(f, axes)(z, w))
+
+        around = jax.vmap(jax.grad(total, (0, 1)))
+        return lambda z, w: (
+            jax.vmap(jax.grad(f, (0, 1)), axes)(z, w),
+            around(jnp.stack([z, 2 * z]), jnp.stack([w, 3 * w])),
+        )
+
+    assert_equal(of, z, w)
 
 
 @sizes
 def test_states_around_weights(features):
     """Many weights inside, many states outside: the states of each weight are rows."""
     (z, _), (_, w) = operands(3, features=features), operands(5, features=features)
-    found, expected = (
-        jax.jit(jax.vmap(jax.vmap(jax.grad(f, (0, 1)), (None, 0)), (0, None)))(z, w) for f in (ours, plain)
-    )
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
+    assert_equal(lambda f: jax.vmap(jax.vmap(jax.grad(f, (0, 1)), (None, 0)), (0, None)), z, w)
 
 
 @sizes

@@ -1,5 +1,7 @@
 """Parameters that vary in t: theta(t) as a sum of basis functions."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -60,9 +62,7 @@ class DepthVarying(eqx.Module):
         keys = [None] * len(leaves) if key is None else list(jax.random.split(key, len(leaves)))
         local = BASES[basis].local
         self.field = rest
-        self.coefficients = treedef.unflatten(
-            _start(leaf, degree, local, scale, k) for leaf, k in zip(leaves, keys, strict=True)
-        )
+        self.coefficients = treedef.unflatten(_start(leaves, keys, degree, local, scale))
         self.basis = basis
         self.degree = degree
         self.interval = (t0, t1)
@@ -88,9 +88,16 @@ class DepthVarying(eqx.Module):
         return self.at(t)(t, z, graph)
 
 
-def _start(leaf: Array, degree: int, local: bool, scale: float, key: PRNGKeyArray | None) -> Array:
-    leaf = jnp.asarray(leaf)
-    rest = jnp.broadcast_to(leaf if local else jnp.zeros_like(leaf), (degree - 1, *leaf.shape))
-    if scale and key is not None:
-        rest = rest + scale * jax.random.normal(key, rest.shape, rest.dtype)
-    return jnp.concatenate([leaf[None], rest])
+@eqx.filter_jit
+def _start(
+    leaves: Sequence[Array], keys: Sequence[PRNGKeyArray | None], degree: int, local: bool, scale: float
+) -> list[Array]:
+    """The coefficients of all parameters, in one program."""
+
+    def of(leaf: Array, key: PRNGKeyArray | None) -> Array:
+        rest = jnp.broadcast_to(leaf if local else jnp.zeros_like(leaf), (degree - 1, *leaf.shape))
+        if scale and key is not None:
+            rest = rest + scale * jax.random.normal(key, rest.shape, rest.dtype)
+        return jnp.concatenate([leaf[None], rest])
+
+    return [of(leaf, key) for leaf, key in zip(leaves, keys, strict=True)]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from .._arrays import on_device
 from ..data import Windows
 
 
@@ -75,23 +76,23 @@ class FreshWindows(eqx.Module):
         farthest = None
         if horizon is not None:
             farthest = np.minimum(np.searchsorted(steps, steps + horizon, side="right") - 1, last)
-            farthest = jnp.asarray(np.maximum(farthest, np.arange(len(steps)) + 1), jnp.int32)
+            farthest = on_device(np.maximum(farthest, np.arange(len(steps)) + 1), np.int32)
         return FreshWindows(
-            jnp.asarray(np.where(there, values, 0), float),
-            jnp.asarray(there),
-            None if base is None else jnp.asarray(base, float),
-            None if inputs is None else jnp.asarray(inputs, float),
-            None if era is None else jnp.asarray(era, jnp.int32),
-            None if day is None else jnp.asarray(day, jnp.int32),
-            jnp.asarray(np.floor(steps) - np.floor(steps[0]), jnp.int32),
-            jnp.asarray(steps - np.floor(steps), float),
-            jnp.asarray(phase, float),
-            jnp.asarray(ends[stretch], jnp.int32),
-            jnp.asarray(last, jnp.int32),
+            on_device(np.where(there, values, 0), float),
+            on_device(there),
+            None if base is None else on_device(base, float),
+            None if inputs is None else on_device(inputs, float),
+            None if era is None else on_device(era, np.int32),
+            None if day is None else on_device(day, np.int32),
+            on_device(np.floor(steps) - np.floor(steps[0]), np.int32),
+            on_device(steps - np.floor(steps), float),
+            on_device(phase, float),
+            on_device(ends[stretch], np.int32),
+            on_device(last, np.int32),
             farthest,
-            jnp.asarray(keep, float),
-            jnp.asarray(outages, float),
-            jnp.asarray(reach, float),
+            on_device(keep, float),
+            on_device(outages, float),
+            on_device(reach, float),
             length,
             queries,
             period,

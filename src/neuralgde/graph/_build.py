@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jax.core import Tracer
-from jaxtyping import ArrayLike, Num
+from jaxtyping import Array, ArrayLike, Num
 
 from .._errors import InputError, unknown_name
 from ._layout import Layout, choose_layout
@@ -139,8 +140,6 @@ def from_nearest(distances: Numbers, k: int, *, undirected: bool = True, layout:
 
 def from_positions(x: Num[ArrayLike, "nodes dims"], radius: ArrayLike) -> "Graph":
     """An undirected graph of positions: i and j are joined where 2 * ||x_i - x_j|| <= radius. Works under `jit`."""
-    from ._graph import Graph
-
     if not isinstance(radius, Tracer) and not (np.ndim(radius) == 0 and np.asarray(radius) >= 0):
         raise InputError(f"radius: expected a number, 0 or more, got {radius}.")
     if not isinstance(x, Tracer) and (bad := np.argwhere(np.isnan(x))[:1].tolist()):
@@ -149,11 +148,18 @@ def from_positions(x: Num[ArrayLike, "nodes dims"], radius: ArrayLike) -> "Graph
     x = x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(float)
     if x.ndim != 2:
         raise InputError(f"x: expected positions of shape (nodes, dims), got shape {x.shape}.")
+    _fits(x.shape[0] ** 2, "nodes x nodes")
+    return _join_near(x, jnp.asarray(radius, x.dtype))
+
+
+@eqx.filter_jit
+def _join_near(x: Array, radius: Array) -> "Graph":
+    from ._graph import Graph
+
     n = x.shape[0]
-    _fits(n * n, "nodes x nodes")
     # Compared as squares: no root, whose gradient at distance zero is not finite.
     squared = jnp.sum((x[:, None] - x[None, :]) ** 2, axis=-1)
-    near = (4 * squared <= jnp.asarray(radius, x.dtype) ** 2) & ~jnp.eye(n, dtype=bool)
+    near = (4 * squared <= radius**2) & ~jnp.eye(n, dtype=bool)
     slots = jnp.arange(n * n, dtype=jnp.int32)
     return Graph(
         slots % max(n, 1),

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from .._errors import InputError, unknown_name
 from ._build import check_single
-from ._csr import CSR
+from ._csr import CSR, Pattern
 from ._dense import Dense
 from ._layout import is_small
 from ._rows import times_weight
@@ -64,8 +64,12 @@ class SparseOperator(AbstractOperator):
         return self.matrix @ _checked(z, self.matrix.pattern.shape[1])
 
     def to_dense(self):
-        p = self.matrix.pattern
-        return jnp.zeros(p.shape, self.matrix.data.dtype).at[p.rows, p.indices].add(self.matrix.data)
+        return _scatter(self.matrix.pattern, self.matrix.data)
+
+
+@eqx.filter_jit
+def _scatter(pattern: Pattern, data: Array) -> Array:
+    return jnp.zeros(pattern.shape, data.dtype).at[pattern.rows, pattern.indices].add(data)
 
 
 def build_operator(graph: "Graph", name: str) -> AbstractOperator:

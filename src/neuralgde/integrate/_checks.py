@@ -8,12 +8,13 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
+from .._arrays import on_device
 from .._errors import InputError
 from ._solvers import estimates_error
 
 
 def as_state(z0: Any) -> Array:
-    z0 = jnp.asarray(z0)
+    z0 = on_device(z0) if isinstance(z0, np.ndarray) else jnp.asarray(z0)
     if not jnp.issubdtype(z0.dtype, jnp.floating):
         raise InputError(f"z0: expected floating-point numbers, got dtype {z0.dtype}. Convert it first.")
     return z0
@@ -23,7 +24,7 @@ def as_times(times: Any, z0: Array, batched: bool) -> tuple[Array, np.ndarray | 
     """The times in the state's precision, and on the host where they are known there."""
     traced = any(isinstance(t, Tracer) for t in jax.tree.leaves(times))
     host = None if traced else np.asarray(times, float)
-    times = jnp.asarray(times).astype(z0.dtype)
+    times = jnp.asarray(times).astype(z0.dtype) if host is None else on_device(host, z0.dtype)
     if batched and times.ndim == 1:
         times = jnp.broadcast_to(times, (z0.shape[0], *times.shape))
         host = None if host is None else np.broadcast_to(host, times.shape)

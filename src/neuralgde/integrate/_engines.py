@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from .._arrays import on_device
 from ._control import Grid, Guard, all_finite, expand, step_count
 from ._solvers import Stages, evaluations_per_step
 from ._status import Status
@@ -158,9 +159,7 @@ def make_schedule(times: np.ndarray, dt: float, jumps: np.ndarray | None, dtype)
         grid, distinct, outputs = grid[::-1], distinct[::-1], len(distinct) - 1 - outputs
     sign = 1 if grid[-1] >= grid[0] else -1
     slots = np.searchsorted(sign * distinct, sign * grid[1:], side="left")
-    return Schedule(
-        jnp.asarray(grid[:-1], dtype), jnp.asarray(grid[1:], dtype), jnp.asarray(slots), jnp.asarray(outputs)
-    )
+    return Schedule(on_device(grid[:-1], dtype), on_device(grid[1:], dtype), on_device(slots), on_device(outputs))
 
 
 # A loop's gradient copies what it keeps into and out of stacked arrays. For large states that costs a quarter of the

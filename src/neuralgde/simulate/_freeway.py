@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._arrays import on_device
 from .._errors import InputError
 from ..graph import Graph
 from ._freeway_demand import DemandConfig, Incident, capacity_factors, draw_demand, draw_incidents
@@ -126,7 +127,7 @@ def simulate_freeway(
     factors = capacity_factors(incidents, days, SLOTS, network.num_cells)
     steps = int(np.ceil(_SLOT_HOURS * network.free_speed.max() / network.cell))
 
-    rows = _simulate_days(_road(network), jnp.asarray(inflow, float), jnp.asarray(factors, float), steps)
+    rows = _simulate_days(_road(network), on_device(inflow, float), on_device(factors, float), steps)
     speed, flow, density, queue = (np.asarray(x).reshape(days * SLOTS, -1) for x in rows)
     seen = speed[:, network.sensors]
     seen = np.maximum(seen + noise * rng.normal(size=seen.shape), 1.0)
@@ -146,15 +147,15 @@ def _road(network: FreewayNetwork) -> _Road:
     critical = network.capacity / network.free_speed
     ramps = np.where(network.first, network.capacity, np.where(network.entry, 1800.0, 0.0))
     return _Road(
-        free_speed=jnp.asarray(network.free_speed, float),
-        capacity=jnp.asarray(network.capacity, float),
-        jam=jnp.asarray(network.jam, float),
-        wave_speed=jnp.asarray(network.capacity / (network.jam - critical), float),
-        first=jnp.asarray(network.first),
-        last=jnp.asarray(network.last),
-        ramp_capacity=jnp.asarray(ramps, float),
-        exits=jnp.asarray(network.exits, float),
-        changing=jnp.asarray(changing(network), float),
+        free_speed=on_device(network.free_speed, float),
+        capacity=on_device(network.capacity, float),
+        jam=on_device(network.jam, float),
+        wave_speed=on_device(network.capacity / (network.jam - critical), float),
+        first=on_device(network.first),
+        last=on_device(network.last),
+        ramp_capacity=on_device(ramps, float),
+        exits=on_device(network.exits, float),
+        changing=on_device(changing(network), float),
         cell=network.cell,
     )
 

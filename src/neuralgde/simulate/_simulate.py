@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Int, PRNGKeyArray
 
+from .._arrays import on_device
 from .._errors import InputError, SolveError, unknown_name
 from . import _lanes
 from ._advance import Step, advance, start
@@ -75,7 +76,7 @@ def simulate_reactions(
     step: Step = TauStep(float(epsilon)) if method == "tau" and program.rates else ssa_step
     dtype = jnp.zeros(()).dtype
     root = np.asarray(jax.random.bits(key, (2,), jnp.uint32))
-    inputs = (jnp.asarray(constants, dtype), jnp.asarray(start_at, dtype), jnp.asarray(host_times, dtype))
+    inputs = (on_device(constants, dtype), on_device(start_at, dtype), on_device(host_times, dtype))
 
     workers = max(1, min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, runs // 64))
     bounds = [round(i * runs / workers) for i in range(workers + 1)]
@@ -110,16 +111,16 @@ def simulate_reactions(
                 raise
     states, steps, status = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     _raise_failure(program, status, states, host_times)
-    observed = _observe(network, program, jnp.asarray(states), inputs[2])
-    return ReactionRun(inputs[2], observed, jnp.asarray(steps), network)
+    observed = _observe(network, program, on_device(states), inputs[2])
+    return ReactionRun(inputs[2], observed, on_device(steps), network)
 
 
 def _run_part(program, step, constants, initial, times, root, first, last, report) -> list[np.ndarray]:
     runs = last - first
     lanes = min(max(runs // _RUNS_A_LANE, _LANES[0]), _LANES[1], runs)
     work = start(program, initial[0] if initial.ndim == 2 else initial, lanes, runs, times.shape[0])
-    work = eqx.tree_at(lambda w: w.next_run, work, jnp.asarray(first, jnp.int32))
-    plan = (times, jnp.asarray(root), *(jnp.asarray(n, jnp.int32) for n in (first, last, _BUDGET)))
+    work = eqx.tree_at(lambda w: w.next_run, work, on_device(first, np.int32))
+    plan = (times, jnp.asarray(root), *(on_device(n, np.int32) for n in (first, last, _BUDGET)))
     to_end = 1
     while to_end:
         work, to_end = advance(program, step, constants, initial, plan, work)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from .._arrays import on_device
 from .._errors import InputError
 from ._config import TrainConfig
 
@@ -62,4 +63,4 @@ def make_batches(data: PyTree, config: TrainConfig) -> Batches:
 
 def as_arrays(tree: Any) -> Any:
     """NumPy arrays as JAX arrays, which are arguments of a compiled program and not constants in it."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)
+    return jax.tree.map(lambda leaf: on_device(leaf) if isinstance(leaf, np.ndarray) else leaf, tree)

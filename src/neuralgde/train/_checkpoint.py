@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._arrays import on_device
 from .._errors import CheckpointError
 from ._safetensors import decode, encode
 
@@ -56,8 +57,7 @@ class Checkpoint:
                 f"{self.path}: {name} has shape {array.shape} and dtype {array.dtype}, expected {expected.shape} and "
                 f"{expected.dtype}. It is of another model, or another precision."
             )
-        # A copy: what JAX makes of an array that it does not own may share its memory.
-        array = jnp.array(array)
+        array = on_device(array)
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like)) if is_key else array
 
 

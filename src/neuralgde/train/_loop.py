@@ -8,10 +8,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from .._arrays import on_device
 from .._errors import InputError
 from ._batches import as_arrays, make_batches
 from ._config import TrainConfig
@@ -64,15 +64,15 @@ def train(
     limit = np.inf if config.divergence is None else config.divergence
     program = Program(static, trained, loss_fn, metric_fn or loss_fn, tx, config.max_skipped, limit)
     each = (lambda f: f) if seeds is None else jax.vmap
-    keys = each(make_keys)(key)
+    keys = jax.jit(each(make_keys))(key)
     figures = figures_of(program, batches, arrays, data, keys, seeds)
-    state = each(lambda arrays: start(program, arrays, figures["loss"].dtype))(arrays)
+    state = jax.jit(each(lambda arrays: start(program, arrays, figures["loss"].dtype)))(arrays)
     saver = Saver(checkpoint, checkpoint_every, config, model, key, (data, loss_fn, validation, metric_fn))
     step, state, earlier, seconds = saver.resume(state)
-    patience = jnp.asarray(np.iinfo(np.int32).max if config.patience is None else config.patience, jnp.int32)
+    patience = on_device(np.iinfo(np.int32).max if config.patience is None else config.patience, np.int32)
 
     def advance(state: State, step: int, count: int, rates: np.ndarray):
-        numbers = jnp.asarray(step, jnp.int32), jnp.asarray(count, jnp.int32), jnp.asarray(rates, figures["loss"].dtype)
+        numbers = on_device(step, np.int32), on_device(count, np.int32), on_device(rates, figures["loss"].dtype)
         return run_steps(program, batches, state, keys, data, *numbers, figures, seeds, config.same_order, in_turn)
 
     def look(state: State):

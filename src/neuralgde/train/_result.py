@@ -44,4 +44,11 @@ class TrainResult:
 
 def take_seed(tree: Any, seed: int) -> Any:
     """One seed's model out of those with a leading seed axis on every array."""
-    return jax.tree.map(lambda leaf: leaf[seed] if eqx.is_array(leaf) else leaf, tree)
+    arrays, static = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(_row(arrays, seed), static)
+
+
+@jax.jit
+def _row(arrays: Any, k: Any) -> Any:
+    """One program for all arrays and every k."""
+    return jax.tree.map(lambda a: a[k], arrays)
