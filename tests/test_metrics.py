@@ -119,6 +119,11 @@ def test_float64_under_x64(name, arrays, expected, x64):
     assert found.dtype == jnp.float64
 
 
+def test_a_mask_of_jax_with_numbers_of_numpy():
+    found = metrics.mae(FORECAST, Y, mask=jnp.zeros((2, 2), bool))
+    assert isinstance(found, jax.Array) and np.isnan(found)
+
+
 def test_dtypes_of_counts_and_single_numbers(x64):
     counts = jnp.asarray(Y, jnp.int32)
     assert metrics.mae(jnp.asarray(FORECAST, jnp.float32), counts).dtype == jnp.float32

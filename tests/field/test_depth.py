@@ -87,6 +87,12 @@ def test_scale_moves_all_coefficients_but_the_first(getkey, basis):
     assert 0.07 < shift[1:].std() < 0.13
 
 
+def test_a_scale_of_numpy_is_taken(getkey):
+    inner, key = GCDE((2, 2), key=getkey()), getkey()
+    plain = DepthVarying(inner, "fourier", 3, scale=0.1, key=key)
+    assert eqx.tree_equal(DepthVarying(inner, "fourier", 3, scale=np.float64(0.1), key=key), plain)
+
+
 @pytest.mark.parametrize(
     ("basis", "degree", "expected"),
     [

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from layers import call
 from neuralgde import InputError
 from neuralgde.field import GADE, GCDE, GMDE, HamiltonianField, LearnedAugment, SecondOrder, WithTime, ZeroAugment
 from neuralgde.graph import Graph
@@ -24,12 +25,6 @@ def array(x):
 
 def state(key, features):
     return jax.random.normal(key, (3, features))
-
-
-@eqx.filter_jit
-def call(f, *args):
-    """In one program, where by itself every operation would be one."""
-    return f(*args)
 
 
 def test_gcde_is_layers_with_an_activation_between(path, getkey):

@@ -26,7 +26,7 @@ def loss(product):
 ours, plain = loss(times_weight), loss(jnp.matmul)
 
 
-def assert_equal(of, *operands):
+def assert_close(of, *operands):
     """What `of` makes of our product and of the plain one, in one program."""
     found, expected = jax.jit(lambda *a: [of(f)(*a) for f in (ours, plain)])(*operands)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), found, expected)
@@ -41,7 +41,7 @@ def test_derivatives(derivative, rows, features):
     def of(f):
         return lambda *a: [derivative(f, argnums)(*a) for argnums in (0, 1, (0, 1))]
 
-    assert_equal(of, *operands(rows=rows, features=features))
+    assert_close(of, *operands(rows=rows, features=features))
 
 
 @pytest.mark.parametrize("axes", [(0, None), (1, None), (2, None), (None, 0), (1, 2), (0, 0)])
@@ -60,14 +60,14 @@ def test_batches(axes):
             around(jnp.stack([z, 2 * z]), jnp.stack([w, 3 * w])),
         )
 
-    assert_equal(of, z, w)
+    assert_close(of, z, w)
 
 
 @sizes
 def test_states_around_weights(features):
     """Many weights inside, many states outside: the states of each weight are rows."""
     (z, _), (_, w) = operands(3, features=features), operands(5, features=features)
-    assert_equal(lambda f: jax.vmap(jax.vmap(jax.grad(f, (0, 1)), (None, 0)), (0, None)), z, w)
+    assert_close(lambda f: jax.vmap(jax.vmap(jax.grad(f, (0, 1)), (None, 0)), (0, None)), z, w)
 
 
 @sizes

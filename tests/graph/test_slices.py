@@ -225,3 +225,11 @@ def test_slices_are_what_is_multiplied():
 def test_widths(monkeypatch, lengths, widths):
     monkeypatch.setattr(_layout, "SLICED_NODES", 10)
     assert choose_widths(np.array(lengths)) == widths
+
+
+def test_operators_share_the_arrays_of_their_graph():
+    n = _layout.SLICED_NODES
+    graph = Graph.from_edges(np.arange(n), (np.arange(n) + 1) % n, num_nodes=n, layout="csr")
+    matrix, structure = graph.operator("gcn").matrix, graph.structure.with_loops
+    assert matrix.pattern.indices is structure.adjacency.indices
+    assert matrix.slices.columns is structure.slicings[0].columns

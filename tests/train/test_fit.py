@@ -232,3 +232,12 @@ def test_weak_types_are_no_reason_to_compile_again(start):
     fit(model, loss, jax.tree.map(np.float32, data), TrainConfig(steps=4, log_every=1), key=KEY, validation=data)
     # For the figures to log, the steps and the look at the validation data.
     assert traced == [False] * 3
+
+
+def test_a_second_fit_compiles_nothing(caplog):
+    (x, y), _ = regression(samples=11)
+    config = TrainConfig(steps=2, batch_size=11)
+    fit(weights(), squares, (x, y), config, key=KEY)
+    with jax.log_compiles(True):
+        fit(weights(), squares, (x, y), config, key=KEY)
+    assert "Compiling" not in caplog.text

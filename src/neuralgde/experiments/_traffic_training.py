@@ -20,7 +20,7 @@ from ..forecast import (
     View,
     WindowLoss,
     forecast_windows,
-    on_device,
+    lines_on_device,
 )
 from ..graph import Graph
 from ..train import fit_seeds
@@ -34,7 +34,7 @@ def view_of(task: TrafficTask, mean_day: bool, regression: Ridge | Blend | None 
     if not mean_day:
         return View(*scale, None)
     off = task.train.values - task.base("train")
-    lines = () if regression is None else on_device((regression,))
+    lines = () if regression is None else lines_on_device((regression,))
     return View(*scale, jnp.asarray(np.nanstd(off), float), lines)
 
 

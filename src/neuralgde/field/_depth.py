@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from .._arrays import on_device
 from .._errors import InputError, unknown_name
 from .._types import Time
 from ..graph import Graph
@@ -59,10 +60,10 @@ class DepthVarying(eqx.Module):
                 f"field: expected a module with parameters to vary in t, but {field!r} has none. A plain function can "
                 "depend on t by itself."
             )
-        keys = [None] * len(leaves) if key is None else list(jax.random.split(key, len(leaves)))
+        keys = [None] * len(leaves) if key is None or scale == 0 else list(jax.random.split(key, len(leaves)))
         local = BASES[basis].local
         self.field = rest
-        self.coefficients = treedef.unflatten(_start(leaves, keys, degree, local, scale))
+        self.coefficients = treedef.unflatten(_start(leaves, keys, degree, local, on_device(scale, float)))
         self.basis = basis
         self.degree = degree
         self.interval = (t0, t1)
@@ -90,14 +91,14 @@ class DepthVarying(eqx.Module):
 
 @eqx.filter_jit
 def _start(
-    leaves: Sequence[Array], keys: Sequence[PRNGKeyArray | None], degree: int, local: bool, scale: float
+    leaves: Sequence[Array], keys: Sequence[PRNGKeyArray | None], degree: int, local: bool, scale: Array
 ) -> list[Array]:
     """The coefficients of all parameters, in one program."""
 
     def of(leaf: Array, key: PRNGKeyArray | None) -> Array:
         rest = jnp.broadcast_to(leaf if local else jnp.zeros_like(leaf), (degree - 1, *leaf.shape))
-        if scale and key is not None:
-            rest = rest + scale * jax.random.normal(key, rest.shape, rest.dtype)
+        if key is not None:
+            rest = rest + scale.astype(rest.dtype) * jax.random.normal(key, rest.shape, rest.dtype)
         return jnp.concatenate([leaf[None], rest])
 
     return [of(leaf, key) for leaf, key in zip(leaves, keys, strict=True)]

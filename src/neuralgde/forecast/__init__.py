@@ -15,7 +15,7 @@ from ._losses import FORECAST_BATCH as FORECAST_BATCH
 from ._losses import SensorError as SensorError
 from ._losses import WindowLoss as WindowLoss
 from ._losses import forecast_windows as forecast_windows
-from ._networks import on_device as on_device
+from ._networks import lines_on_device as lines_on_device
 from ._networks import start_small as start_small
 from ._page import backtest_page as backtest_page
 from ._page import fit_page as fit_page

@@ -8,7 +8,7 @@ import numpy as np
 from .._errors import InputError, unknown_name
 from ..data import Edges, Readings
 from ._fitted import Fitted
-from ._networks import on_device
+from ._networks import lines_on_device
 from ._predict import Forecasts, forecast
 from ._predictors import NetworkPredictor, Predictor, RulePredictor
 from ._ridge import Ridge
@@ -93,7 +93,9 @@ def on_edges(predictor: Predictor, edges: Edges, before: Edges) -> Predictor:
         rules = tuple(_heard(rule, edges) if isinstance(rule, Ridge) else rule for rule in predictor.rules)
         return dataclasses.replace(predictor, rules=rules)
     assert isinstance(predictor, NetworkPredictor)  # there are no others
-    view = dataclasses.replace(predictor.view, lines=on_device(tuple(_heard(r, edges) for r in predictor.view.lines)))
+    view = dataclasses.replace(
+        predictor.view, lines=lines_on_device(tuple(_heard(r, edges) for r in predictor.view.lines))
+    )
     # Weights as before: the graph's are shares of the largest one.
     graph = make_graph(edges, predictor.graph.num_nodes, float(before.weights.max(initial=0.0)))
     return dataclasses.replace(predictor, view=view, graph=graph)

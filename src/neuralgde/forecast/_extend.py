@@ -14,7 +14,7 @@ from ..nn import LearnedAdjacency
 from ._calibration import Calibration
 from ._fitted import Fitted
 from ._latent import LatentForecast
-from ._networks import on_device
+from ._networks import lines_on_device
 from ._predictors import NetworkPredictor, Predictor, RulePredictor, Spread
 from ._ridge import Ridge, shares
 from ._source import make_graph
@@ -97,7 +97,7 @@ def _predictor(fitted: Fitted, edges: Edges, more: Any, new: int) -> Predictor:
             value = getattr(view, name)
             if value.ndim:
                 view = eqx.tree_at(lambda v, name=name: getattr(v, name), view, longer(value))
-        lines = on_device(tuple(_longer(line, edges, more, old, new) for line in view.lines))
+        lines = lines_on_device(tuple(_longer(line, edges, more, old, new) for line in view.lines))
         view = dataclasses.replace(view, lines=lines)
         scale = float(fitted.edges.weights.max(initial=0.0))
         return NetworkPredictor(network, view, make_graph(edges, new, scale))

@@ -15,7 +15,7 @@ from ._calibration import Calibration
 from ._config import NETWORKS, ForecastConfig
 from ._fitted import Fitted
 from ._model_file import FORECASTER, read_model
-from ._networks import make_network, on_device
+from ._networks import lines_on_device, make_network
 from ._predictors import NetworkPredictor, Predictor, RulePredictor, Spread
 from ._profile import Profile
 from ._ridge import Ridge, last_value
@@ -114,7 +114,7 @@ def _predictor(
         network = found.restore("network", jax.tree.map(_blank, like))
         scales = found.group("view")
         mean, std, off_std = (jnp.asarray(scales[name]) for name in ("mean", "std", "off_std"))
-        view = View(mean, std, off_std, on_device(rules))
+        view = View(mean, std, off_std, lines_on_device(rules))
         return NetworkPredictor(network, view, make_graph(edges, sensors))
     spread = found.group("spread")
     return RulePredictor(rules, Spread(spread["gaps"], spread["sizes"]))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
+from .._arrays import on_device
 from ..data import Readings
 from ..graph import Graph
 from ..integrate import HybridConfig
@@ -71,7 +72,7 @@ def make_view(train: Readings, base: np.ndarray, lines: tuple[Ridge, ...]) -> tu
     The weights make the errors of sensors with scales of their own alike.
     """
     values = train.values
-    lines = on_device(lines)
+    lines = lines_on_device(lines)
     std = np.nanstd(values, axis=0)
     off = np.nanstd(values - base, axis=0)
     low, high = np.percentile(std[std > 0], [10, 90]) if (std > 0).any() else (1.0, 1.0)
@@ -90,11 +91,11 @@ def _view(mean: Any, std: Any, off: Any, lines: tuple[Ridge, ...]) -> View:
     return View(mean, std, off, lines)
 
 
-def on_device(lines: tuple[Any, ...]) -> tuple[Any, ...]:
+def lines_on_device(lines: tuple[Any, ...]) -> tuple[Any, ...]:
     """Regressions, or other forecasts of windows, as compiled programs take them."""
 
     def put(a: np.ndarray) -> Array:
-        return jnp.asarray(a, {"i": jnp.int32, "b": bool}.get(a.dtype.kind, float))
+        return on_device(a, {"i": np.int32, "b": bool}.get(a.dtype.kind, float))
 
     return jax.tree.map(put, lines)
 

@@ -154,6 +154,7 @@ def from_positions(x: Num[ArrayLike, "nodes dims"], radius: ArrayLike) -> "Graph
 
 @eqx.filter_jit
 def _join_near(x: Array, radius: Array) -> "Graph":
+    """Every pair of nodes, with an edge where they are near, in one program."""
     from ._graph import Graph
 
     n = x.shape[0]

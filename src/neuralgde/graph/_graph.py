@@ -160,7 +160,7 @@ class Graph(eqx.Module):
         return self._replace(edge_mask=edge_mask.astype(bool))
 
     def without_operators(self) -> "Graph":
-        """The same graph, carrying none."""
+        """The same graph without the operators that it carries."""
         return self._replace() if self.prepared else self
 
     def with_layout(self, layout: Layout) -> "Graph":
@@ -196,4 +196,5 @@ class Graph(eqx.Module):
 
 @eqx.filter_jit
 def _to_dense(graph: Graph) -> Array:
+    """In one program."""
     return graph.scatter_pairs(graph.active_weights).T

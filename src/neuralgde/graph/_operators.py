@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -69,79 +69,85 @@ class SparseOperator(AbstractOperator):
 
 @eqx.filter_jit
 def _scatter(pattern: Pattern, data: Array) -> Array:
+    """The matrix in full, in one program."""
     return jnp.zeros(pattern.shape, data.dtype).at[pattern.rows, pattern.indices].add(data)
 
 
 def build_operator(graph: "Graph", name: str) -> AbstractOperator:
-    if name not in _BUILDERS:
-        raise InputError(unknown_name("operator", name, _BUILDERS))
+    if name not in _ENTRIES:
+        raise InputError(unknown_name("operator", name, _ENTRIES))
     check_single(graph, "normalise")
-    return _build_named(graph.without_operators(), name)
+    graph = graph.without_operators()
+    return _assemble(graph, *_entries(graph, str(name)), transpose=name in _AGAINST_EDGES)
+
+
+# What an operator has on the edges and, if any, on the diagonal.
+Entries: TypeAlias = tuple[Float[Array, " edges"], Float[Array, " nodes"] | None]
 
 
 @eqx.filter_jit
-def _build_named(graph: "Graph", name: str) -> AbstractOperator:
-    """One program: called for one operation after the other, some thirty would be compiled."""
-    return _BUILDERS[name](graph)
+def _entries(graph: "Graph", name: str) -> Entries:
+    """In one program: one operation after the other, each would be compiled."""
+    return _ENTRIES[name](graph)
 
 
-def _gcn(graph: "Graph") -> AbstractOperator:
+def _gcn(graph: "Graph") -> Entries:
     """D^-1/2 (A + I) D^-1/2; a node that has self loops already keeps their weight."""
     w = graph.active_weights
     loop = graph.sum_to_receivers(jnp.where(graph.is_self_loop, graph.active_edges, False).astype(w.dtype))
     added = jnp.where(loop > 0, 0, 1).astype(w.dtype) * graph.node_mask.astype(w.dtype)
     scale = _power(graph.sum_to_receivers(w) + added, -0.5)
-    return _assemble(graph, w * graph.at_senders(scale) * graph.at_receivers(scale), added * scale * scale)
+    return w * graph.at_senders(scale) * graph.at_receivers(scale), added * scale * scale
 
 
-def _laplacian(graph: "Graph") -> AbstractOperator:
+def _laplacian(graph: "Graph") -> Entries:
     """D - A, self loops left out: they cancel."""
     w = graph.loopless_weights
-    return _assemble(graph, -w, graph.sum_to_receivers(w))
+    return -w, graph.sum_to_receivers(w)
 
 
-def _normalised_laplacian(graph: "Graph") -> AbstractOperator:
+def _normalised_laplacian(graph: "Graph") -> Entries:
     """I - D^-1/2 A D^-1/2, self loops left out."""
     return _symmetric(
         graph, graph.sum_to_receivers(graph.loopless_weights), graph.node_mask.astype(graph.weights.dtype)
     )
 
 
-def _scaled_laplacian(graph: "Graph") -> AbstractOperator:
+def _scaled_laplacian(graph: "Graph") -> Entries:
     """2 L / lambda_max - I with lambda_max = 2, the argument of Chebyshev polynomials."""
     return _symmetric(graph, graph.sum_to_receivers(graph.loopless_weights), None)
 
 
-def _scaled_laplacian_out(graph: "Graph") -> AbstractOperator:
+def _scaled_laplacian_out(graph: "Graph") -> Entries:
     """The same with out-degrees, which is what torch_geometric's ChebConv takes on directed graphs."""
     return _symmetric(graph, graph.sum_to_senders(graph.loopless_weights), None)
 
 
-def _random_walk(graph: "Graph") -> AbstractOperator:
+def _random_walk(graph: "Graph") -> Entries:
     """Each node takes the weighted mean of those that point to it: D_in^-1 A^T of the adjacency A."""
     w = graph.active_weights
     scale = _power(graph.sum_to_receivers(w), -1.0)
-    return _assemble(graph, w * graph.at_receivers(scale), None)
+    return w * graph.at_receivers(scale), None
 
 
-def _reverse_random_walk(graph: "Graph") -> AbstractOperator:
+def _reverse_random_walk(graph: "Graph") -> Entries:
     """The same walk against the edges: each node takes the weighted mean of those it points to, D_out^-1 A."""
     w = graph.active_weights
     scale = _power(graph.sum_to_senders(w), -1.0)
-    return _assemble(graph, w * graph.at_senders(scale), None, transpose=True)
+    return w * graph.at_senders(scale), None
 
 
-def _adjacency(graph: "Graph") -> AbstractOperator:
+def _adjacency(graph: "Graph") -> Entries:
     """The plain weighted sum over incoming edges."""
-    return _assemble(graph, graph.active_weights, None)
+    return graph.active_weights, None
 
 
-def _unweighted(build: Callable[["Graph"], AbstractOperator]) -> Callable[["Graph"], AbstractOperator]:
-    """The operator of the same edges with weight 1: each counts once."""
-    return lambda graph: build(graph.with_weights(jnp.ones_like(graph.weights)))
+def _unweighted(entries: Callable[["Graph"], Entries]) -> Callable[["Graph"], Entries]:
+    """Those of the same edges with weight 1: each counts once."""
+    return lambda graph: entries(graph.with_weights(jnp.ones_like(graph.weights)))
 
 
-_BUILDERS: dict[str, Callable[["Graph"], AbstractOperator]] = {
+_ENTRIES: dict[str, Callable[["Graph"], Entries]] = {
     "gcn": _gcn,
     "laplacian": _laplacian,
     "normalised_laplacian": _normalised_laplacian,
@@ -153,6 +159,8 @@ _BUILDERS: dict[str, Callable[["Graph"], AbstractOperator]] = {
     "unweighted_random_walk": _unweighted(_random_walk),
     "unweighted_adjacency": _unweighted(_adjacency),
 }
+# Operators that move messages from receivers to senders.
+_AGAINST_EDGES = {"reverse_random_walk"}
 
 
 def _checked(z: Array, num_nodes: int) -> Array:
@@ -172,14 +180,13 @@ def _power(degree: Array, exponent: float) -> Array:
     return jnp.where(positive, jnp.where(positive, degree, 1) ** exponent, 0)
 
 
-def _symmetric(graph: "Graph", degree: Array, diagonal: Array | None) -> AbstractOperator:
+def _symmetric(graph: "Graph", degree: Array, diagonal: Array | None) -> Entries:
     scale = _power(degree, -0.5)
-    w = graph.loopless_weights
-    return _assemble(graph, -w * graph.at_senders(scale) * graph.at_receivers(scale), diagonal)
+    return -graph.loopless_weights * graph.at_senders(scale) * graph.at_receivers(scale), diagonal
 
 
-def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpose: bool = False) -> AbstractOperator:
-    """The operator with `values` on the edges, plus a diagonal, in the graph's own layout."""
+def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpose: bool) -> AbstractOperator:
+    """The operator with `values` on the edges, plus a diagonal, in the graph's own layout, whose arrays it shares."""
     structure = graph.structure
     if graph.layout == "csr" and structure is not None:
         if diagonal is not None:
@@ -187,8 +194,11 @@ def _assemble(graph: "Graph", values: Array, diagonal: Array | None, *, transpos
             structure, values = structure.with_loops, jnp.concatenate([values, diagonal])
         csr = structure.operator(values)
         return SparseOperator(csr.T if transpose else csr)
-    matrix = graph.scatter_pairs(values)
-    if diagonal is not None:
-        matrix = matrix + jnp.diag(diagonal)
-    dense = Dense.of(matrix)
+    dense = Dense.of(_matrix(graph, values, diagonal))
     return DenseOperator(dense.T if transpose else dense)
+
+
+@eqx.filter_jit
+def _matrix(graph: "Graph", values: Array, diagonal: Array | None) -> Array:
+    matrix = graph.scatter_pairs(values)
+    return matrix if diagonal is None else matrix + jnp.diag(diagonal)

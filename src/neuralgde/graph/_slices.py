@@ -4,6 +4,8 @@ The native CSR kernel adds up one neighbour after another, and on a large graph 
 from memory. With its length known, a row asks for all its neighbours at once. Rows longer than every slice stay CSR.
 """
 
+from typing import TypeAlias
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -27,11 +29,19 @@ class Slicing(eqx.Module):
     long: tuple[Int[Array, "*batch long"], Int[Array, "*batch long"], Int[Array, "*batch long_starts"]]
     place: Int[Array, "*batch rows"]
 
-    def slices(self, data: Float[Array, " entries"]) -> "Slices":
-        """A matrix of this pattern, its values given in the order of compressed rows."""
-        columns, entries, starts = self.long
-        values = tuple(data.at[slots].get(mode="fill", fill_value=0) for slots in self.entries)
-        return Slices(self.columns, values, (data[entries], columns, starts), self.place)
+    def take(self, data: Float[Array, " entries"]) -> "Taken":
+        """The values of a matrix of this pattern, given in the order of compressed rows, as its slices have them."""
+        return tuple(data.at[slots].get(mode="fill", fill_value=0) for slots in self.entries), data[self.long[1]]
+
+    def slices(self, taken: "Taken") -> "Slices":
+        """The matrix of these values."""
+        values, long_values = taken
+        columns, _, starts = self.long
+        return Slices(self.columns, values, (long_values, columns, starts), self.place)
+
+
+# The values of each slice, and those of rows too long for one.
+Taken: TypeAlias = tuple[tuple[Float[Array, "*batch _ _"], ...], Float[Array, "*batch long"]]
 
 
 class Slices(eqx.Module):

@@ -11,6 +11,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
+from .._arrays import row
 from .._errors import InputError
 from ._build import Numbers, count
 from ._graph import Graph
@@ -82,7 +83,7 @@ class GraphStream(eqx.Module):
         self._check_single("graph_at")
         if not isinstance(k, Tracer) and not -len(self) <= k < len(self):
             raise InputError(f"k: expected a step of a stream of {len(self)}, got {k}.")
-        return _at(self.graphs, k) if self.changing else self.graphs
+        return row(self.graphs, k) if self.changing else self.graphs
 
     def __getitem__(self, steps: slice) -> "GraphStream":
         """Some of the steps, in order: `stream[2:10]`, `stream[::3]`."""
@@ -175,12 +176,6 @@ class GraphStream(eqx.Module):
 
     def _replace(self, **changes: Any) -> "GraphStream":
         return eqx.tree_at(lambda s: [getattr(s, name) for name in changes], self, list(changes.values()))
-
-
-@jax.jit
-def _at(graphs: Graph, k: Any) -> Graph:
-    """One program for all steps and arrays."""
-    return jax.tree.map(lambda a: a[k], graphs)
 
 
 def _floats(x: Any, name: str) -> Any:

@@ -1,5 +1,7 @@
 """The sorted orders of an edge list, made once on the host: what CSR products and sums over edges read."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -31,13 +33,9 @@ class Structure(eqx.Module):
 
     def operator(self, weights: Array) -> CSR:
         """The same matrix, in slices too where the graph has them."""
-        csr = self.csr(weights)
-        own, transposed = self.slicings
-        # Copies: derivatives in the weights go by the values in order of rows and columns.
-        data, data_t = jax.lax.stop_gradient((csr.data, csr.data_t))
-        slices = None if own is None else own.slices(data)
-        slices_t = None if transposed is None else transposed.slices(data_t)
-        return CSR(csr.data, csr.data_t, self.adjacency, slices, slices_t)
+        data, data_t, taken = _take(self, weights)
+        own, transposed = (None if s is None else s.slices(t) for s, t in zip(self.slicings, taken, strict=True))
+        return CSR(data, data_t, self.adjacency, own, transposed)
 
     def into_receivers(self, receivers: Int[Array, " edges"], dtype) -> CSR:
         """The 0/1 matrix [node, edge] that sums edge values where edges end; its transpose copies them to the edges."""
@@ -48,6 +46,16 @@ class Structure(eqx.Module):
         """The same where edges start."""
         a = self.adjacency
         return _incidence(self.by_sender, a.indptr_t, a.rows_t, senders, dtype)
+
+
+@eqx.filter_jit
+def _take(structure: Structure, weights: Array) -> tuple[Array, Array, list[Any]]:
+    """The weights in order of rows, of columns and of slices. Numbers alone: a program copies what it returns."""
+    csr = structure.csr(weights)
+    # Derivatives in the weights go by the values in order of rows and columns.
+    copies = jax.lax.stop_gradient((csr.data, csr.data_t))
+    taken = [None if s is None else s.take(data) for s, data in zip(structure.slicings, copies, strict=True)]
+    return csr.data, csr.data_t, taken
 
 
 def _incidence(order: Array, ptr: Array, rows: Array, ends: Array, dtype) -> CSR:

@@ -21,9 +21,9 @@ from ._optimiser import make_optimiser
 from ._progress import ProgressBar
 from ._result import TrainResult
 from ._resume import Saver
-from ._run import make_keys, run_steps, run_validation
+from ._run import make_keys, run_steps, run_validation, start_all
 from ._schedule import rate_at
-from ._state import Program, State, TrainStatus, start
+from ._state import Program, State, TrainStatus
 
 
 def train(
@@ -63,10 +63,9 @@ def train(
     tx = make_optimiser(config.optimiser, config.weight_decay, config.clip)
     limit = np.inf if config.divergence is None else config.divergence
     program = Program(static, trained, loss_fn, metric_fn or loss_fn, tx, config.max_skipped, limit)
-    each = (lambda f: f) if seeds is None else jax.vmap
-    keys = jax.jit(each(make_keys))(key)
+    keys = make_keys(key, seeds)
     figures = figures_of(program, batches, arrays, data, keys, seeds)
-    state = jax.jit(each(lambda arrays: start(program, arrays, figures["loss"].dtype)))(arrays)
+    state = start_all(program, arrays, figures["loss"].dtype, seeds)
     saver = Saver(checkpoint, checkpoint_every, config, model, key, (data, loss_fn, validation, metric_fn))
     step, state, earlier, seconds = saver.resume(state)
     patience = on_device(np.iinfo(np.int32).max if config.patience is None else config.patience, np.int32)

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from .._arrays import row
 from ._state import TrainStatus
 
 
@@ -44,11 +45,6 @@ class TrainResult:
 
 def take_seed(tree: Any, seed: int) -> Any:
     """One seed's model out of those with a leading seed axis on every array."""
-    arrays, static = eqx.partition(tree, eqx.is_array)
-    return eqx.combine(_row(arrays, seed), static)
-
-
-@jax.jit
-def _row(arrays: Any, k: Any) -> Any:
-    """One program for all arrays and every k."""
-    return jax.tree.map(lambda a: a[k], arrays)
+    arrays, rest = eqx.partition(tree, lambda leaf: isinstance(leaf, jax.Array))
+    rest = jax.tree.map(lambda leaf: leaf[seed] if eqx.is_array(leaf) else leaf, rest)
+    return eqx.combine(row(arrays, seed), rest)

@@ -1,6 +1,7 @@
 """The compiled programs: many steps in one dispatch, and a look at the validation data."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from ._batches import Batches
-from ._state import Program, State, train_step, validate_step
+from ._state import Program, State, start, train_step, validate_step
 
 
 class Keys(eqx.Module):
@@ -19,9 +20,24 @@ class Keys(eqx.Module):
     metric: PRNGKeyArray
 
 
-def make_keys(key: PRNGKeyArray) -> Keys:
-    """The keys of one seed."""
-    return Keys(*jax.random.split(key, 3))
+@eqx.filter_jit
+def make_keys(key: PRNGKeyArray, seeds: int | None) -> Keys:
+    """The keys of one seed, or of each."""
+
+    def one(key: PRNGKeyArray) -> Keys:
+        return Keys(*jax.random.split(key, 3))
+
+    return one(key) if seeds is None else jax.vmap(one)(key)
+
+
+@eqx.filter_jit
+def start_all(program: Program, arrays: PyTree, dtype: Any, seeds: int | None) -> State:
+    """The state before the first step, of one seed or of each."""
+
+    def one(arrays: PyTree) -> State:
+        return start(program, arrays, dtype)
+
+    return one(arrays) if seeds is None else jax.vmap(one)(arrays)
 
 
 # The number of steps is an argument, not a length: the last, shorter run needs no other program, and a run of no steps
