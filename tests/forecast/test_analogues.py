@@ -9,7 +9,7 @@ import pytest
 
 from neuralgde import InputError
 from neuralgde.data import SensorSeries, make_windows
-from neuralgde.forecast import Analogues, Blend, FreshWindows, last_value, on_device
+from neuralgde.forecast import Analogues, Blend, FreshWindows, last_value, lines_on_device
 
 SLOTS, SENSORS = 48, 3
 NEIGHBOURS = np.ones((SENSORS, SENSORS)) - np.eye(SENSORS)
@@ -151,6 +151,6 @@ def test_a_blend_is_between_its_parts_on_the_host_and_compiled(share):
     windows = windows_of(dip([25] * SENSORS))
     expected = (1 - share) * near(windows) + share * far(windows)
     np.testing.assert_allclose(blend(windows), expected, rtol=1e-6)
-    (line,) = on_device((blend,))
+    (line,) = lines_on_device((blend,))
     compiled = jax.jit(lambda line, windows: line(windows))(line, jax.tree.map(jnp.asarray, windows))
     np.testing.assert_allclose(compiled, expected, rtol=1e-5)

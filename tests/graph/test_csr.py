@@ -71,11 +71,11 @@ def test_first_order(transform):
 @pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev])
 def test_hessian_in_states_and_weights(outer, inner):
     s = structure()
-    hessians = of_both(
-        lambda product: outer(inner(lambda w, z: nonlinear(product)(w, z, s), (0, 1)), (0, 1)),
-        W, Z,
-    )  # fmt: skip
-    assert_trees_close(*hessians, atol=1e-11)
+
+    def hessian(product):
+        return outer(inner(lambda w, z: nonlinear(product)(w, z, s), (0, 1)), (0, 1))
+
+    assert_trees_close(*of_both(hessian, W, Z), atol=1e-11)
 
 
 @pytest.mark.parametrize("modes", ["rrr", "frf"])

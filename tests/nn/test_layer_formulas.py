@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from layers import IN, NODES, RECEIVERS, SENDERS, WEIGHTS, call, close, in_numpy, make_graph, make_layer
+from layers import IN, NODES, RECEIVERS, SENDERS, WEIGHTS, call, close, edge_features, in_numpy, make_graph, make_layer
 from neuralgde import nn
 
 
@@ -141,3 +141,14 @@ def test_gcgru_formula(layout, use_bias, x64):
     R = sigmoid(L @ x @ cell.w_xr + L @ z @ cell.w_hr + bias[1])
     candidate = np.tanh(L @ x @ cell.w_xh + L @ (R * z) @ cell.w_hh + bias[2])
     close(got, H * z + (1 - H) * candidate, 1e-12)
+
+
+def test_message_passing_formula():
+    layer, z = make_layer("message_passing")
+    z = np.asarray(z)
+    features = edge_features(len(SENDERS)).astype(np.float32)
+    sums = np.zeros((NODES, 4), np.float32)
+    for u, v, e in zip(SENDERS, RECEIVERS, features, strict=True):
+        sums[v] += call(layer.message, z[v], z[u], e)
+    want = np.stack([call(layer.update, z[v], sums[v]) for v in range(NODES)])
+    close(call(layer, jnp.asarray(z), make_graph()), want, 1e-5)

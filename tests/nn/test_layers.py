@@ -215,16 +215,6 @@ def test_singular_message_of_a_node_with_itself():
     assert jnp.any(gradient != 0)
 
 
-def test_message_passing_formula():
-    layer, z = make_layer("message_passing")
-    features = edge_features(len(SENDERS)).astype(np.float32)
-    sums = np.zeros((NODES, 4), np.float32)
-    for u, v, e in zip(SENDERS, RECEIVERS, features, strict=True):
-        sums[v] += layer.message(z[v], z[u], jnp.asarray(e))
-    want = np.stack([layer.update(z[v], jnp.asarray(sums[v])) for v in range(NODES)])
-    close(layer(z, make_graph()), want, 1e-5)
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from ._batches import Batches
 from ._state import Program, State, start, train_step, validate_step
@@ -21,7 +21,7 @@ class Keys(eqx.Module):
 
 
 @eqx.filter_jit
-def make_keys(key: PRNGKeyArray, seeds: int | None) -> Keys:
+def make_keys(key: Key[Array, "*seeds"], seeds: int | None) -> Keys:
     """The keys of one seed, or of each."""
 
     def one(key: PRNGKeyArray) -> Keys:
