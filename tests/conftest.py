@@ -27,8 +27,7 @@ hypothesis.settings.register_profile("neuralgde", deadline=None, derandomize=Tru
 hypothesis.settings.load_profile("neuralgde")
 
 
-# Linux allows a process about 65,000 memory maps. Every compiled program holds one or two, and past the limit LLVM
-# crashes. No module compiles more than some thousand programs.
+# Linux allows a process about 65,000 memory maps. Every compiled program holds some, and past the limit LLVM crashes.
 _MAPS = Path("/proc/self/maps")
 _MANY_MAPS = 40_000
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from scipy import sparse
 
+from memory import aligned
 from neuralgde import Graph, InputError
 
 LAYOUTS = ("dense", "csr", "pairs")
@@ -104,16 +105,6 @@ def test_weights_may_be_traced(layout):
         return jnp.sum(g.to_dense() ** 2)
 
     np.testing.assert_allclose(jax.jit(jax.grad(total))(jnp.array(WEIGHTS)), 2 * np.array(WEIGHTS))
-
-
-def aligned(a, dtype):
-    """A copy of the kind that a device may go on reading in place: it starts at a multiple of 64 bytes."""
-    a = np.asarray(a, dtype)
-    room = np.empty(a.nbytes + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    out = room[start : start + a.nbytes].view(dtype).reshape(a.shape)
-    out[:] = a
-    return out
 
 
 def test_arrays_that_were_given_may_change_afterwards(x64):

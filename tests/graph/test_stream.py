@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from memory import aligned
 from neuralgde import Graph, GraphStream, InputError
 
 T, N, F = 4, 3, 2
@@ -306,16 +307,6 @@ def test_new_sizes_compile_nothing(layout, caplog):
         batch = build(17)
     assert "Compiling" not in caplog.text
     assert batch.values.shape == (2, 19, 20, 1)
-
-
-def aligned(a, dtype):
-    """A copy of the kind that a device may go on reading in place: it starts at a multiple of 64 bytes."""
-    a = np.asarray(a, dtype)
-    room = np.empty(a.nbytes + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    out = room[start : start + a.nbytes].view(dtype).reshape(a.shape)
-    out[:] = a
-    return out
 
 
 def test_arrays_that_were_given_may_change_afterwards():
