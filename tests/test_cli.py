@@ -8,17 +8,13 @@ from importlib.metadata import version
 
 import pytest
 
+import commands
 from neuralgde import CheckpointError, InputError, SolveError, cli
 
 
-def gde(*args):
-    code = "import sys; from neuralgde.cli import main; sys.argv[0] = 'gde'; main()"
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True)
-
-
 def test_version():
-    run = gde("--version")
-    assert (run.returncode, run.stdout.strip()) == (0, f"neuralgde {version('neuralgde')}")
+    run = commands.elsewhere("--version")
+    assert (run.status, run.out.strip()) == (0, f"neuralgde {version('neuralgde')}")
 
 
 def test_help_is_quick_and_loads_no_jax():
@@ -36,42 +32,36 @@ def test_help_is_quick_and_loads_no_jax():
     assert seconds < 3  # generous, because other tests run at the same time
 
 
-def commands(app, before=()):
+def every_command(app, before=()):
     """The words of every command and group."""
     yield before
     for group in app.registered_groups:
-        yield from commands(group.typer_instance, (*before, group.name))
+        yield from every_command(group.typer_instance, (*before, group.name))
     yield from ((*before, c.name or c.callback.__name__) for c in app.registered_commands)
 
 
-@pytest.mark.parametrize("words", list(commands(cli.app)), ids=" ".join)
-def test_every_help_has_an_example(words, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["gde", *words, "--help"])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    said = capsys.readouterr().out
-    assert stop.value.code == 0 and f"Example: gde {' '.join(words)}".strip() in said
+@pytest.mark.parametrize("words", list(every_command(cli.app)), ids=" ".join)
+def test_every_help_has_an_example(words):
+    run = commands.here(*words, "--help")
+    assert run.status == 0 and f"Example: gde {' '.join(words)}".strip() in run.out
 
 
 def test_unknown_command_is_a_usage_error():
-    run = gde("nonsense")
-    assert run.returncode == 2
-    assert "nonsense" in run.stderr and "Traceback" not in run.stderr
+    run = commands.elsewhere("nonsense")
+    assert run.status == 2
+    assert "nonsense" in run.err and "Traceback" not in run.err
 
 
 def test_unknown_experiment_names_the_nearest():
-    run = gde("reproduce", "multi-agnt")
-    assert run.returncode == 2
-    assert "multi-agent" in run.stderr and "Traceback" not in run.stderr
+    run = commands.here("reproduce", "multi-agnt")
+    assert run.status == 2
+    assert "multi-agent" in run.err and "Traceback" not in run.err
 
 
-def test_a_file_where_the_demonstration_should_go_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
+def test_a_file_where_the_demonstration_should_go_is_refused_before_the_work(tmp_path):
     (tmp_path / "taken").write_text("")
-    monkeypatch.setattr("sys.argv", ["gde", "demo", "-o", str(tmp_path / "taken")])
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    out, said = capsys.readouterr()
-    assert stop.value.code == 2 and not out and said.startswith("gde: error: --out:") and said.count("\n") == 1
+    status, out, said = commands.here("demo", "-o", tmp_path / "taken")
+    assert status == 2 and not out and said.startswith("gde: error: --out:") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -84,9 +74,9 @@ def test_a_file_where_the_demonstration_should_go_is_refused_before_the_work(tmp
     ],
 )
 def test_options_of_traffic(arguments, message, tmp_path):
-    run = gde("reproduce", *arguments, "-o", str(tmp_path / "run"))
+    run = commands.here("reproduce", *arguments, "-o", tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    assert run.returncode == 2 and message in run.stderr and "Traceback" not in run.stderr
+    assert run.status == 2 and message in run.err and "Traceback" not in run.err
 
 
 @pytest.mark.parametrize(
@@ -97,16 +87,12 @@ def test_options_of_traffic(arguments, message, tmp_path):
         (CheckpointError("not a model"), 1),
     ],
 )
-def test_errors_are_one_line(error, status, monkeypatch, capsys, tmp_path):
+def test_errors_are_one_line(error, status, monkeypatch):
     def fail():
         raise error
 
     monkeypatch.setattr(cli, "app", fail)
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    lines = capsys.readouterr().err.splitlines()
-    assert stop.value.code == status
-    assert lines == ["gde: error: " + " ".join(str(error).split())]
+    assert commands.here() == (status, "", f"gde: error: {' '.join(str(error).split())}\n")
 
 
 def test_compilation_cache_goes_to_the_users_cache(monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from neuralgde import cli
+from commands import status
 from neuralgde._cli_options import length
 from neuralgde.train._resume import Saver
 
@@ -14,16 +14,6 @@ GOOD = "unique_id,ds,y\n" + "".join(
     for k, name in enumerate("abc") for day in range(1, 11) for hour in range(24)
 )  # fmt: skip
 EDGES = "source,target,weight\na,b,1\nb,c,0.5\n"
-
-
-def run(monkeypatch, *args):
-    """The status of a command that is run in this process."""
-    monkeypatch.setattr("sys.argv", ["gde", *map(str, args)])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return stop.code or 0
-    return 0
 
 
 def line(text, number, new):
@@ -69,7 +59,7 @@ WITHOUT_COLUMN = ("no such file", "empty", "no rows")
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_broken_tables(kind, tmp_path, monkeypatch, capsys):
+def test_broken_tables(kind, tmp_path, capsys):
     series, edges, place, fix = BROKEN[kind]
     assert (", column" in place) == (kind not in WITHOUT_COLUMN)
     if series is not None:
@@ -78,9 +68,9 @@ def test_broken_tables(kind, tmp_path, monkeypatch, capsys):
     before = sorted(tmp_path.iterdir())
     tables = (tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge")
     for command, out in (("fit", tmp_path / "new" / "model.gde"), ("backtest", tmp_path / "new")):
-        status = run(monkeypatch, command, *tables, "-o", out, "-q")
+        code = status(command, *tables, "-o", out, "-q")
         out, said = capsys.readouterr()
-        assert status == 2 and not out and said.count("\n") == 1
+        assert code == 2 and not out and said.count("\n") == 1
         assert said.startswith(f"gde: error: {tmp_path}/{place}: "), said
         sentences = said.removeprefix(f"gde: error: {tmp_path}/{place}: ").strip().split(". ")
         assert len(sentences) > 1 and fix in sentences[-1] and said.endswith(".\n"), said
@@ -88,60 +78,60 @@ def test_broken_tables(kind, tmp_path, monkeypatch, capsys):
         assert sorted(tmp_path.iterdir()) == before
 
 
-def test_text_in_another_encoding(tmp_path, monkeypatch, capsys):
+def test_text_in_another_encoding(tmp_path, capsys):
     (tmp_path / "series.csv").write_bytes(GOOD.replace("a,", "\xe9,").encode("latin-1"))
-    assert run(monkeypatch, "fit", tmp_path / "series.csv", "-o", tmp_path / "m.gde") == 2
+    assert status("fit", tmp_path / "series.csv", "-o", tmp_path / "m.gde") == 2
     assert "line 2: not UTF-8" in capsys.readouterr().err
 
 
 @pytest.fixture
-def fitted(tmp_path, monkeypatch, capsys):
+def fitted(tmp_path, capsys):
     (tmp_path / "series.csv").write_text(GOOD)
     (tmp_path / "edges.csv").write_text(EDGES)
     (tmp_path / "o.toml").write_text('model = "persistence"\nhorizon = "12h"\nundirected = true\n')
     out = tmp_path / "model.gde"
-    assert run(monkeypatch, "fit", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge",
-               "--config", tmp_path / "o.toml", "-o", out, "--json", "--report", tmp_path / "page") == 0  # fmt: skip
+    assert status("fit", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge",
+                  "--config", tmp_path / "o.toml", "-o", out, "--json", "--report", tmp_path / "page") == 0  # fmt: skip
     return out, json.loads(capsys.readouterr().out)
 
 
-def test_fit_forecast_backtest(fitted, tmp_path, monkeypatch, capsys):
+def test_fit_forecast_backtest(fitted, tmp_path, capsys):
     out, summary = fitted
     # The command line comes before the file of options.
     assert summary["model"] == "ridge" and summary["edges"] == 4 and summary["horizon"] == "12 h"
     assert (tmp_path / "page" / "report.html").stat().st_size > 1000
-    assert run(monkeypatch, "forecast", out, "--every", "30min", "--until", "2h", "-o", tmp_path / "f.csv", "-q") == 0
+    assert status("forecast", out, "--every", "30min", "--until", "2h", "-o", tmp_path / "f.csv", "-q") == 0
     rows = (tmp_path / "f.csv").read_text().splitlines()
     assert rows[0] == "unique_id,ds,mean,lo-80,hi-80,lo-95,hi-95" and len(rows) == 1 + 3 * 4
     assert rows[1].startswith("a,2024-01-10 23:30:00,")
     assert capsys.readouterr() == ("", "")
     (tmp_path / "new.csv").write_text("unique_id,ds,y\na,2024-01-11 00:00,90\n")
-    assert run(monkeypatch, "forecast", out, "--history", tmp_path / "new.csv", "--at", "2024-01-11 01:30", "--json",
-               "--quantile", "0.5", "--samples", "2", "--level", "90") == 0  # fmt: skip
+    assert status("forecast", out, "--history", tmp_path / "new.csv", "--at", "2024-01-11 01:30", "--json",
+                  "--quantile", "0.5", "--samples", "2", "--level", "90") == 0  # fmt: skip
     made = json.loads(capsys.readouterr().out)
     assert list(made["forecast"]) == ["unique_id", "ds", "mean", "lo-90", "hi-90", "q-0.5", "sample-1", "sample-2"]
     assert made["forecast"]["ds"][0] == "2024-01-11 01:30:00" and "90" in made["coverage"]
     folder = tmp_path / "b"
-    assert run(monkeypatch, "backtest", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge",
-               "--ahead", "1h", "--ahead", "6h", "-o", folder, "--json") == 0  # fmt: skip
+    assert status("backtest", tmp_path / "series.csv", "--edges", tmp_path / "edges.csv", "-m", "ridge",
+                  "--ahead", "1h", "--ahead", "6h", "-o", folder, "--json") == 0  # fmt: skip
     scores = json.loads(capsys.readouterr().out)
     assert list(scores["by_horizon"]) == ["1 h", "6 h"] and scores["readings"] > 100
     assert set(scores["overall"]) == {"ridge", "persistence", "time-of-day mean"}
     assert {p.name for p in folder.iterdir()} >= {"backtest.csv", "report.html"}
 
 
-def test_beyond_the_horizon_there_is_a_note(fitted, monkeypatch, capsys):
-    assert run(monkeypatch, "forecast", fitted[0], "--every", "6h", "--until", "12h") == 0
+def test_beyond_the_horizon_there_is_a_note(fitted, capsys):
+    assert status("forecast", fitted[0], "--every", "6h", "--until", "12h") == 0
     assert "note" not in capsys.readouterr().err
-    assert run(monkeypatch, "forecast", fitted[0], "--every", "6h", "--until", "18h") == 0
+    assert status("forecast", fitted[0], "--every", "6h", "--until", "18h") == 0
     assert "note: the model was fitted for up to 12 h ahead" in capsys.readouterr().err
 
 
-def test_backtests_of_saved_models(fitted, tmp_path, monkeypatch, capsys):
+def test_backtests_of_saved_models(fitted, tmp_path, capsys):
     series, backtest = tmp_path / "series.csv", tmp_path / "b"
-    assert run(monkeypatch, "backtest", series, "--with", fitted[0], "-o", backtest) == 2
+    assert status("backtest", series, "--with", fitted[0], "-o", backtest) == 2
     assert "series.csv, line 721, column ds: expected readings up to here that are later" in capsys.readouterr().err
-    assert run(monkeypatch, "backtest", series, "--with", fitted[0], "-m", "ridge", "-o", backtest) == 2
+    assert status("backtest", series, "--with", fitted[0], "-m", "ridge", "-o", backtest) == 2
     assert "--model: of no use with --with" in capsys.readouterr().err and not backtest.exists()
 
 
@@ -160,16 +150,16 @@ def test_interrupted_fits_go_on(tmp_path, monkeypatch, capsys):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(Saver, "save", interrupted)
-    assert run(monkeypatch, *command) == 1
+    assert status(*command) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said == f"gde: interrupted. What was learned is in {left}: the same command goes on from there."
     assert left.exists() and not out.exists()
     monkeypatch.setattr(Saver, "save", save)
-    assert run(monkeypatch, *command) == 0
+    assert status(*command) == 0
     said = capsys.readouterr().err
     assert f"going on from {left}" in said and "step 1/4" not in said and "step 4/4" in said
     assert out.exists() and not left.exists()
-    assert run(monkeypatch, "forecast", out, "--every", "1h", "--until", "3h", "-q") == 0
+    assert status("forecast", out, "--every", "1h", "--until", "3h", "-q") == 0
     assert capsys.readouterr().out.count("\n") == 1 + 3 * 3
 
 
@@ -185,51 +175,49 @@ def test_interrupted_fits_go_on(tmp_path, monkeypatch, capsys):
         (["--at", "2024-01-11", "--level", "120"], "percent"),
     ],
 )
-def test_bad_questions(fitted, args, message, monkeypatch, capsys):
-    assert run(monkeypatch, "forecast", fitted[0], *args) == 2
+def test_bad_questions(fitted, args, message, capsys):
+    assert status("forecast", fitted[0], *args) == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
 
 
-def test_files_that_are_no_models(tmp_path, monkeypatch, capsys):
-    assert run(monkeypatch, "forecast", tmp_path / "no.gde", "--at", "1") == 2
+def test_files_that_are_no_models(tmp_path, capsys):
+    assert status("forecast", tmp_path / "no.gde", "--at", "1") == 2
     (tmp_path / "bad.gde").write_bytes(b"nothing")
-    assert run(monkeypatch, "forecast", tmp_path / "bad.gde", "--at", "1") == 1
-    assert run(monkeypatch, "fit", tmp_path / "s.csv", "-o", tmp_path / "model.txt") == 2
+    assert status("forecast", tmp_path / "bad.gde", "--at", "1") == 1
+    assert status("fit", tmp_path / "s.csv", "-o", tmp_path / "model.txt") == 2
     (tmp_path / "c.toml").write_text("modle = 'ridge'\n")
-    assert run(monkeypatch, "fit", tmp_path / "s.csv", "--config", tmp_path / "c.toml", "-o", tmp_path / "m.gde") == 2
+    assert status("fit", tmp_path / "s.csv", "--config", tmp_path / "c.toml", "-o", tmp_path / "m.gde") == 2
     assert "Did you mean 'model'" in capsys.readouterr().err
 
 
-def test_a_report_that_cannot_be_written(fitted, tmp_path, monkeypatch, capsys):
+def test_a_report_that_cannot_be_written(fitted, tmp_path, capsys):
     (tmp_path / "taken").write_text("")
     again = ("fit", tmp_path / "series.csv", "-m", "ridge", "-o", tmp_path / "new.gde", "-q", "--report")
-    assert run(monkeypatch, *again, tmp_path / "taken") == 2
+    assert status(*again, tmp_path / "taken") == 2
     said = capsys.readouterr().err
     assert said.startswith("gde: error: --report:") and "is a file" in said and not (tmp_path / "new.gde").exists()
     (tmp_path / "page" / "report.html").unlink()
     (tmp_path / "page" / "report.html").mkdir()
-    assert run(monkeypatch, *again, tmp_path / "page") == 2
+    assert status(*again, tmp_path / "page") == 2
     said = capsys.readouterr().err
     assert said.startswith("gde: error: --report: the page cannot be written") and said.count("\n") == 1
 
 
-def test_regressions_leave_the_checkpoint_of_a_network(tmp_path, monkeypatch):
+def test_regressions_leave_the_checkpoint_of_a_network(tmp_path):
     (tmp_path / "series.csv").write_text(GOOD)
     left = tmp_path / "model.gde.ckpt"
     left.write_text("of a fit that was interrupted")
-    assert (
-        run(monkeypatch, "fit", tmp_path / "series.csv", "-m", "persistence", "-o", tmp_path / "model.gde", "-q") == 0
-    )
+    assert status("fit", tmp_path / "series.csv", "-m", "persistence", "-o", tmp_path / "model.gde", "-q") == 0
     assert left.exists()
 
 
-def test_units_are_for_dates(tmp_path, monkeypatch, capsys):
+def test_units_are_for_dates(tmp_path, capsys):
     rows = "".join(f"{name},{t},{(t * 7 + k) % 13}\n" for k, name in enumerate("ab") for t in range(60))
     series, out = tmp_path / "series.csv", tmp_path / "model.gde"
     series.write_text("unique_id,ds,y\n" + rows)
     fit = ("fit", series, "-m", "persistence", "-o", out, "-q")
-    assert run(monkeypatch, *fit, "--horizon", "12", "--time-limit", "1h") == 0
+    assert status(*fit, "--horizon", "12", "--time-limit", "1h") == 0
     for option, args in {
         "--horizon": (*fit, "--horizon", "5min"),
         "--period": (*fit, "--period", "24 h"),
@@ -237,9 +225,9 @@ def test_units_are_for_dates(tmp_path, monkeypatch, capsys):
         "--every": ("forecast", out, "--every", "1s", "--until", "3"),
         "--until": ("forecast", out, "--every", "1", "--until", "3s"),
     }.items():
-        assert run(monkeypatch, *args) == 2
+        assert status(*args) == 2
         assert capsys.readouterr().err.startswith(f"gde: error: {option}: expected a plain number")
-    assert run(monkeypatch, "forecast", out, "--every", "1", "--until", "3", "-q") == 0
+    assert status("forecast", out, "--every", "1", "--until", "3", "-q") == 0
 
 
 @pytest.mark.parametrize("text, seconds", [("5min", 300), ("2h", 7200), ("1.5 d", 129600), ("7", 7), ("30s", 30)])

@@ -5,7 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from neuralgde import Forecaster, cli, metrics
+import commands
+from neuralgde import Forecaster, metrics
 from neuralgde.data import keep_snapshots, load_pemsd7m
 
 # A whole fit of the network takes ten minutes on two quiet cores.
@@ -42,17 +43,15 @@ def write_edges(path, series):
     [("ridge", ()), ("gcde-gru", ("--time-limit", "2min")), pytest.param("gcde-gru", (), marks=pytest.mark.full)],
     ids=["ridge", "gcde-gru in two minutes", "gcde-gru"],
 )
-def test_one_step_ahead(model, options, data_dir, tmp_path, monkeypatch):
+def test_one_step_ahead(model, options, data_dir, tmp_path):
     series = load_pemsd7m(data_dir / "pemsd7m")
     stop = TRAIN_DAYS * series.slots
     write_wide(tmp_path / "speeds.csv", series, np.flatnonzero(keep_snapshots(stop, KEEP, seed=0)))
     write_edges(tmp_path / "edges.csv", series)
     out = tmp_path / "model.gde"
     arguments = ["fit", tmp_path / "speeds.csv", "--edges", tmp_path / "edges.csv", "-m", model, "-o", out, "-q"]
-    monkeypatch.setattr("sys.argv", ["gde", *map(str, arguments), *options])
-    with pytest.raises(SystemExit) as end:
-        cli.main()
-    assert end.value.code == 0
+    done = commands.here(*arguments, *options)
+    assert done.status == 0, done.err
     forecaster = Forecaster.load(out)
     errors, covered = [], []
     for seed in range(REPEATS):

@@ -5,13 +5,12 @@ import dataclasses
 import gzip
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+import commands
 import neuralgde as gde
 from neuralgde.report import (
     Fans,
@@ -215,22 +214,17 @@ def test_a_folder_of_an_experiment(tmp_path):
 
 
 def test_the_command(tmp_path):
-    code = "import sys; from neuralgde.cli import main; sys.argv[0] = 'gde'; main(); "
-
-    def run(*args):
-        check = "import atexit; atexit.register(lambda: print('jax' in __import__('sys').modules));"
-        return subprocess.run([sys.executable, "-c", check + code, "report", *args], capture_output=True, text=True)
-
     write_page_data(tmp_path / "run", full_page())
-    good = run(str(tmp_path / "run"))
-    assert good.returncode == 0 and "report.html: 2." in good.stdout, good.stderr
-    assert good.stdout.split()[-1] == "False"
+    check = "import atexit; atexit.register(lambda: print('jax' in __import__('sys').modules))"
+    good = commands.elsewhere("report", tmp_path / "run", first=check)
+    assert good.status == 0 and "report.html: 2." in good.out, good.err
+    assert good.out.split()[-1] == "False"
     for folder, message in [("none", "there is none of that name"), (".", "neither page.json nor result.json")]:
-        bad = run(str(tmp_path / folder))
-        assert bad.returncode == 2 and message in bad.stderr and "Traceback" not in bad.stderr
+        bad = commands.here("report", tmp_path / folder)
+        assert bad.status == 2 and message in bad.err and "Traceback" not in bad.err
     (tmp_path / "file").touch()
-    bad = run(str(tmp_path / "run"), "-o", str(tmp_path / "file" / "x.html"))
-    assert bad.returncode == 2 and "cannot be written" in bad.stderr and "Traceback" not in bad.stderr
+    bad = commands.here("report", tmp_path / "run", "-o", tmp_path / "file" / "x.html")
+    assert bad.status == 2 and "cannot be written" in bad.err and "Traceback" not in bad.err
 
 
 def test_a_folder_that_is_none(tmp_path):

@@ -2,13 +2,12 @@
 
 import csv
 import dataclasses
-import subprocess
-import sys
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import commands
 import neuralgde as gde
 from neuralgde.simulate import DemandConfig, freeway_network, simulate_freeway, write_freeway
 from neuralgde.simulate import _freeway as freeway
@@ -143,13 +142,12 @@ def test_tables(network, run, tmp_path):
 
 
 def test_the_command(tmp_path):
-    code = "import sys; from neuralgde.cli import main; sys.argv[0] = 'gde'; main()"
-    call = [sys.executable, "-c", code, "simulate", "freeway", "--days", "1", "--corridors", "1"]
-    done = subprocess.run([*call, "-o", str(tmp_path / "road.csv")], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "24 sensors" in done.stdout and len((tmp_path / "road.csv").read_text().splitlines()) == 1 + 24 * 288
-    wrong = subprocess.run([*call, "-o", str(tmp_path / "road.txt")], capture_output=True, text=True)
-    assert wrong.returncode == 2 and ".csv" in wrong.stderr and "Traceback" not in wrong.stderr
+    call = ("simulate", "freeway", "--days", 1, "--corridors", 1, "-o")
+    done = commands.elsewhere(*call, tmp_path / "road.csv")
+    assert done.status == 0, done.err
+    assert "24 sensors" in done.out and len((tmp_path / "road.csv").read_text().splitlines()) == 1 + 24 * 288
+    wrong = commands.here(*call, tmp_path / "road.txt")
+    assert wrong.status == 2 and ".csv" in wrong.err and "Traceback" not in wrong.err
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 """Stochastic runs as files, and the commands that write them."""
 
 import io
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
+import commands
 import neuralgde as gde
 from neuralgde import InputError
 from neuralgde.simulate import (
@@ -23,12 +22,6 @@ from neuralgde.simulate import (
 NETWORK = ReactionNetwork(
     {"A": 30, "B": 0, "half": 0}, [Reaction("r", {"A": 1}, {"B": 1}, MassAction(0.3))], rules={"half": "A / 2"}
 )
-
-
-def command(*arguments):
-    code = "import sys; from neuralgde.cli import main; sys.argv[0] = 'gde'; main()"
-    line = [sys.executable, "-c", code, "simulate", *(str(a) for a in arguments)]
-    return subprocess.run(line, capture_output=True, text=True)
 
 
 def test_files_give_the_runs_back(tmp_path):
@@ -58,9 +51,9 @@ def test_unwritable_names_are_told(tmp_path):
 
 def test_repressilator_command(tmp_path):
     path = tmp_path / "runs.csv"
-    done = command("repressilator", "--runs", 3, "--until", 6, "--every", 2, "-o", path)
-    assert done.returncode == 0, done.stderr
-    assert "3 run(s) of 6 species, 4 times" in done.stdout
+    done = commands.elsewhere("simulate", "repressilator", "--runs", 3, "--until", 6, "--every", 2, "-o", path)
+    assert done.status == 0, done.err
+    assert "3 run(s) of 6 species, 4 times" in done.out
     lines = path.read_text().splitlines()
     assert lines[0] == "run,time,PX,PY,PZ,X,Y,Z"
     assert lines[1] == "0,0,0,0,0,0,20,0"
@@ -72,8 +65,10 @@ def test_sbml_command(tmp_path, data_dir):
     model, path = data_dir / "dsmts" / "00001" / "00001-sbml-l3v1.xml", tmp_path / "runs.csv"
     texts = []
     for seed in (0, 0, 1):
-        done = command("sbml", model, "--runs", 20, "--until", 5, "--every", 1, "--seed", seed, "-o", path)
-        assert done.returncode == 0, done.stderr
+        done = commands.elsewhere(
+            "simulate", "sbml", model, "--runs", 20, "--until", 5, "--every", 1, "--seed", seed, "-o", path
+        )
+        assert done.status == 0, done.err
         texts.append(path.read_text())
     assert texts[0].startswith("run,time,X\n0,0,100\n0,1,") and len(texts[0].splitlines()) == 121
     assert texts[0] == texts[1] != texts[2]
@@ -86,10 +81,11 @@ def test_sbml_command(tmp_path, data_dir):
         (("sbml", "missing.xml", "--until", "5", "-o", "runs.csv"), "missing.xml"),
     ],
 )
-def test_command_errors_are_one_line(arguments, word):
-    done = command(*arguments)
-    assert done.returncode == 2
-    assert word in done.stderr and done.stderr.startswith("gde: error") and len(done.stderr.splitlines()) == 1
+def test_command_errors_are_one_line(arguments, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = commands.here("simulate", *arguments)
+    assert done.status == 2 and not list(tmp_path.iterdir())
+    assert word in done.err and done.err.startswith("gde: error") and len(done.err.splitlines()) == 1
 
 
 def test_read_what_was_written(tmp_path):

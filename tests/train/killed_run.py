@@ -1,11 +1,7 @@
-"""A small training run that kills itself at a given point: `python killed_run.py FOLDER POINT`.
-
-The tests import `train` for the run itself, and start this file as a program for one that is killed.
-"""
+"""A small training run, and the points at which it can be made to kill itself."""
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import equinox as eqx
@@ -135,6 +131,7 @@ POINTS = {
     "at the last save": (lambda: before_replace(".part", 6), 40),
 }
 
-if __name__ == "__main__":
-    POINTS[sys.argv[2]][0]()
-    train(sys.argv[1])
+
+def train_until(point, folder):
+    POINTS[point][0]()
+    train(folder)

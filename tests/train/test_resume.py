@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -72,11 +72,21 @@ def test_interrupted(whole, tmp_path, monkeypatch, saves):
         np.testing.assert_array_equal(result.history[name], values)
 
 
+@pytest.fixture(scope="module")
+def ready():
+    """Processes forked from one that has imported JAX, which is most of what a short run takes, and not yet run it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["neuralgde.train"])
+    return context
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("point", killed_run.POINTS)
-def test_killed(whole, tmp_path, point):
-    run = subprocess.run([sys.executable, killed_run.__file__, str(tmp_path), point], capture_output=True, text=True)
-    assert run.returncode == -signal.SIGKILL, run.stderr
+def test_killed(whole, ready, tmp_path, point):
+    run = ready.Process(target=killed_run.train_until, args=(point, tmp_path))
+    run.start()
+    run.join()
+    assert run.exitcode == -signal.SIGKILL
     step = killed_run.POINTS[point][1]
     path = tmp_path / "run.ckpt"
     assert read_checkpoint(path).meta["step"] == step if step else not path.exists()
