@@ -7,7 +7,8 @@ ARGS    ?=
 UV      ?= uv==0.13.7
 
 BIN     := $(VENV)/bin
-PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Byte code is made when something is imported: most of what is installed never is.
+PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 PYTEST  := $(BIN)/python -m pytest
 # Compiling is most of what the tests do. XLA's older code for fused operations compiles in about half the time, and leaving
 # optimisations out saves a third of the rest. `make test COMPILE_FAST=` compiles as for everybody, as the other groups do.
@@ -27,21 +28,21 @@ help:  ## print this list
 demo: $(VENV)/.runtime  ## install, then run the demonstration
 	$(BIN)/gde demo $(ARGS)
 
-test: $(VENV)/.dev  ## install, then run every test that needs nothing more than Python
+test: $(VENV)/.test  ## install, then run every test that needs nothing more than Python
 	$(COMPILE_FAST) $(PYTEST) -n $(WORKERS) --dist worksteal -m "not peers and not data and not browser" $(ARGS)
 
 test-peers: $(VENV)/.peers  ## the tests that compare with PyTorch libraries
 	$(PYTEST) -m peers $(ARGS)
 
-test-data: $(VENV)/.dev  ## the tests on real data sets: NEURALGDE_DATA=folder make test-data
+test-data: $(VENV)/.test  ## the tests on real data sets: NEURALGDE_DATA=folder make test-data
 	@$(need_data)
 	$(PYTEST) -m "data and not full" $(ARGS)
 
-test-full: $(VENV)/.dev  ## those that take many minutes: NEURALGDE_DATA=folder make test-full
+test-full: $(VENV)/.test  ## those that take many minutes: NEURALGDE_DATA=folder make test-full
 	@$(need_data)
 	$(PYTEST) -m full $(ARGS)
 
-test-browser: $(VENV)/.dev  ## the tests that open pages in a headless Chromium
+test-browser: $(VENV)/.test  ## the tests that open pages in a headless Chromium
 	$(PYTEST) -m browser $(ARGS)
 
 lint: $(VENV)/.dev  ## ruff: rules and format
@@ -71,6 +72,8 @@ peers: $(VENV)/.peers  ## install the PyTorch libraries that tests and benchmark
 lock: .cache/lock/bin/uv  ## resolve the lock files anew (ARGS=--upgrade takes newer versions)
 	$(COMPILE) --generate-hashes --extra dev -o requirements/dev.lock pyproject.toml requirements/build.in
 	$(COMPILE) --generate-hashes -c requirements/dev.lock -o requirements/runtime.lock pyproject.toml requirements/build.in
+	$(COMPILE) --generate-hashes --extra test -c requirements/dev.lock -o requirements/test.lock pyproject.toml \
+	    requirements/build.in
 	$(COMPILE) --generate-hashes --extra docs -c requirements/dev.lock -o requirements/docs.lock pyproject.toml \
 	    requirements/build.in
 	$(COMPILE) --extra peers --excludes requirements/peers.exclude -c requirements/dev.lock \
@@ -98,17 +101,14 @@ endef
 $(BIN)/python:
 	@$(find_python); echo "making $(VENV) with $$("$$found" --version)"; "$$found" -m venv $(VENV)
 
-$(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(BIN)/python
-	@echo "installing from requirements/runtime.lock"
-	@$(PIP) --require-hashes -r requirements/runtime.lock
+# Each holds those before it, so that they need not be installed again.
+within_test := $(VENV)/.runtime
+within_dev  := $(VENV)/.runtime $(VENV)/.test
+$(VENV)/.runtime $(VENV)/.test $(VENV)/.dev: $(VENV)/.%: requirements/%.lock pyproject.toml | $(BIN)/python
+	@echo "installing from requirements/$*.lock"
+	@$(PIP) --require-hashes -r requirements/$*.lock
 	@$(PIP) --no-deps --no-build-isolation -e .
-	@touch $@
-
-$(VENV)/.dev: requirements/dev.lock pyproject.toml | $(BIN)/python
-	@echo "installing from requirements/dev.lock"
-	@$(PIP) --require-hashes -r requirements/dev.lock
-	@$(PIP) --no-deps --no-build-isolation -e .
-	@touch $@ $(VENV)/.runtime
+	@touch $(within_$*) $@
 
 $(VENV)/.docs: requirements/docs.lock $(VENV)/.dev
 	@echo "installing from requirements/docs.lock"
