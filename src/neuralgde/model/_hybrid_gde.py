@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
+from .._arrays import row
 from .._errors import InputError
 from .._types import Time
 from ..field import Field, prepare_graph
@@ -48,7 +49,7 @@ class HybridGDE(eqx.Module):
     ) -> Any:
         """The forecasts at `query_times`, (*batch, queries, nodes, out), each from all observations before it."""
         sol = self.solve(stream, query_times, t0)
-        return self._over(stream, sol.states, sol.seen, self._read)
+        return self._read_all(stream, sol.states, sol.seen)
 
     def forecast_next(self, stream: GraphStream, t0: ArrayLike | None = None) -> Any:
         """The forecasts of every observation of the stream from those before it, (*batch, steps, nodes, out).
@@ -57,17 +58,16 @@ class HybridGDE(eqx.Module):
         """
         sol = self.solve(stream, (), t0)
         known = jnp.broadcast_to(jnp.arange(len(stream), dtype=jnp.int32) - 1, stream.times.shape)
-        return self._over(stream, sol.before, known, self._read)
+        return self._read_all(stream, sol.before, known)
 
     def predict_edges(
         self, stream: GraphStream, query_times: ArrayLike | Sequence[float], t0: ArrayLike | None = None
     ) -> Any:
         """What `edges` predicts at `query_times`: graphs, or probabilities of all pairs."""
-        edges = self.edges
-        if edges is None:
+        if self.edges is None:
             raise InputError("edges: this model has none. Build it with edges=EdgeDecoder(…) or edges=EdgeRule(…).")
         sol = self.solve(stream, query_times, t0)
-        return self._over(stream, sol.states, sol.seen, lambda z, graph: edges(z, self._read(z, graph), graph))
+        return self._edges_all(stream, sol.states, sol.seen)
 
     def solve(
         self, stream: GraphStream, query_times: ArrayLike | Sequence[float] = (), t0: ArrayLike | None = None
@@ -132,6 +132,18 @@ class HybridGDE(eqx.Module):
     def _read(self, z: Array, graph: Graph) -> Any:
         return z if self.readout is None else self.readout(z, graph)
 
+    # Compiled for those who call the model outside of `jit`: one program, and not one for every operation.
+
+    @eqx.filter_jit
+    def _read_all(self, stream: GraphStream, states: Array, seen: Int[Array, "*batch queries"]) -> Any:
+        return self._over(stream, states, seen, self._read)
+
+    @eqx.filter_jit
+    def _edges_all(self, stream: GraphStream, states: Array, seen: Int[Array, "*batch queries"]) -> Any:
+        edges = self.edges
+        assert edges is not None
+        return self._over(stream, states, seen, lambda z, graph: edges(z, self._read(z, graph), graph))
+
     def _over(self, stream: GraphStream, states: Array, seen: Int[Array, "*batch queries"], f: Callable) -> Any:
         """f(z, graph) for each state, on the graph that held there."""
 
@@ -165,4 +177,5 @@ class _OnAdjacency(eqx.Module):
 
 
 def _one_graph(graphs: Graph) -> Graph:
-    return jax.tree.map(lambda a: a[(0,) * (graphs.senders.ndim - 1)], graphs)
+    batch_axes = graphs.senders.ndim - 1
+    return row(graphs, (0,) * batch_axes) if batch_axes else graphs

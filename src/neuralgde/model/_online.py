@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from .._arrays import on_device
 from .._errors import InputError, unknown_name
 from ..graph import Graph, GraphStream
 from ..integrate import solve_hybrid
@@ -91,13 +92,8 @@ def advance(model: "HybridGDE", state: HybridState, t: float) -> HybridState:
 
 def forecast(model: "HybridGDE", state: HybridState, times: Any) -> Any:
     states = _flow(model, state.anchor, np.atleast_1d(np.asarray(times, float)))
-    seen = jnp.zeros(states.shape[0], jnp.int32)
-    return _read(model, _still(model, state.anchor), states, seen)
-
-
-@eqx.filter_jit
-def _read(model, stream, states, seen):
-    return model._over(stream, states, seen, model._read)
+    seen = on_device(np.zeros(states.shape[0], np.int32))
+    return model._read_all(_still(model, state.anchor), states, seen)
 
 
 def _after(model, anchor: Anchor, seen: Observation, history: tuple, keep: int) -> HybridState:
