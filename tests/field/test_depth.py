@@ -27,11 +27,12 @@ def graph():
     return Graph.from_edges(np.array([0, 1, 2]), np.array([1, 2, 0]))
 
 
-def theta(basis, coefficients, t, interval):
-    """theta(t) of a lone parameter with these coefficients."""
-    field = DepthVarying(Constant(jnp.zeros(())), basis, len(coefficients), interval)
-    field = eqx.tree_at(lambda f: f.coefficients.theta, field, jnp.asarray(coefficients))
-    return float(field.at(t).theta)
+@eqx.filter_jit
+def theta(basis, coefficients, times, interval):
+    """theta(t) of a lone parameter with these coefficients, at each of the times."""
+    field = DepthVarying(Constant(jnp.zeros((), coefficients.dtype)), basis, len(coefficients), interval)
+    field = eqx.tree_at(lambda f: f.coefficients.theta, field, coefficients)
+    return jax.vmap(lambda t: field.at(t).theta)(times)
 
 
 def fourier(t, degree):
@@ -60,29 +61,35 @@ def hats(t, degree):
 def test_bases_against_their_formulas(basis, exact, degree):
     coefficients = np.array([0.3, -1.0, 2.0, 0.7])[:degree]
     # Inside, at the ends, on a bound of the cells, and outside.
-    for t in (1.0, 1.1, 1.5, 2.0, 2.3, 2.9, 3.0, 0.4, 3.3):
-        expected = coefficients @ exact(t, degree)
-        assert theta(basis, coefficients, t, (1.0, 3.0)) == pytest.approx(expected, abs=2e-6), t
+    times = np.array([1.0, 1.1, 1.5, 2.0, 2.3, 2.9, 3.0, 0.4, 3.3])
+    expected = [coefficients @ exact(t, degree) for t in times]
+    np.testing.assert_allclose(theta(basis, coefficients, times, (1.0, 3.0)), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("degree", [1, 3, 6])
 @pytest.mark.parametrize("basis", BASES)
 def test_it_starts_as_the_given_field(graph, getkey, basis, degree):
-    inner = GADE((2, 3, 2), key=getkey())
-    field = DepthVarying(inner, basis, degree, (-1.0, 2.0), key=getkey())
-    assert all(c.shape[0] == degree for c in jax.tree.leaves(field.coefficients))
-    z = jax.random.normal(getkey(), (3, 2))
-    expected, run = inner(0.0, z, graph), eqx.filter_jit(field)
-    for t in jnp.array([-1.0, 0.3, 2.0]):
-        np.testing.assert_allclose(run(t, z, graph), expected, atol=1e-6)
+    @eqx.filter_jit
+    def found_and_expected(key, times, graph):
+        inner = GADE((2, 3, 2), key=key)
+        field = DepthVarying(inner, basis, degree, (-1.0, 2.0), key=key)
+        assert all(c.shape[0] == degree for c in jax.tree.leaves(field.coefficients))
+        z = jax.random.normal(key, (3, 2))
+        return jax.vmap(lambda t: field(t, z, graph))(times), inner(0.0, z, graph)
+
+    found, expected = found_and_expected(getkey(), np.array([-1.0, 0.3, 2.0]), graph)
+    np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=1e-6)
 
 
 @pytest.mark.parametrize("basis", BASES)
 def test_scale_moves_all_coefficients_but_the_first(getkey, basis):
-    inner, key = GCDE((2, 40, 2), key=getkey()), getkey()
-    plain = DepthVarying(inner, basis, 3, key=key).coefficients
-    moved = DepthVarying(inner, basis, 3, scale=0.1, key=key).coefficients
-    shift = np.asarray(moved.layers[0].weight - plain.layers[0].weight)
+    @jax.jit
+    def first_weights(key):
+        inner = GCDE((2, 40, 2), key=key)
+        return [DepthVarying(inner, basis, 3, scale=s, key=key).coefficients.layers[0].weight for s in (0.0, 0.1)]
+
+    plain, moved = map(np.asarray, first_weights(getkey()))
+    shift = moved - plain
     np.testing.assert_array_equal(shift[0], 0)
     assert 0.07 < shift[1:].std() < 0.13
 
@@ -124,11 +131,11 @@ def test_a_breakpoint_belongs_to_the_cell_on_its_right(x64, dtype):
     """Also where it is no exact number of the dtype that time is kept in."""
     degree = 7
     field = DepthVarying(Constant(jnp.zeros((), dtype)), "piecewise", degree, (0.0, 1.0))
-    field = eqx.tree_at(lambda f: f.coefficients.theta, field, jnp.arange(degree, dtype=dtype))
-    breakpoints = jnp.asarray(breakpoints_of(field), dtype)
-    np.testing.assert_array_equal([field.at(t).theta for t in breakpoints], np.arange(1, degree))
-    before = jnp.nextafter(breakpoints, jnp.zeros_like(breakpoints))
-    np.testing.assert_array_equal([field.at(t).theta for t in before], np.arange(degree - 1))
+    breakpoints = np.asarray(breakpoints_of(field), dtype)
+    values = np.arange(degree, dtype=dtype)
+    np.testing.assert_array_equal(theta("piecewise", values, breakpoints, (0.0, 1.0)), np.arange(1, degree))
+    before = np.nextafter(breakpoints, np.zeros_like(breakpoints))
+    np.testing.assert_array_equal(theta("piecewise", values, before, (0.0, 1.0)), np.arange(degree - 1))
 
 
 @pytest.mark.parametrize(
