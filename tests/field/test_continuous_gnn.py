@@ -40,9 +40,9 @@ def matrices(model, graph):
 @models
 def test_the_field_is_the_papers(x64, model):
     model, graph = MODELS[model](), make_graph()
-    h, e = jax.random.normal(jax.random.key(1), (2, 5, 2))
+    h, e = np.random.default_rng(1).normal(size=(2, 5, 2))
     left, right = matrices(model, graph)
-    dz = model(0.0, jnp.concatenate([h, e], axis=1), graph)
+    dz = np.asarray(eqx.filter_jit(model)(0.0, jnp.asarray(np.concatenate([h, e], axis=1)), graph))
     np.testing.assert_allclose(dz[:, :2], left @ h + h @ right + e, atol=1e-12)
     np.testing.assert_array_equal(dz[:, 2:], 0)
 
@@ -53,9 +53,9 @@ def test_the_field_is_the_papers(x64, model):
 def test_closed_form_against_scipy(x64, model, directed, layout):
     """By SciPy's integrator on the formulas, and by one matrix exponential over nodes and features together."""
     model, graph, t = MODELS[model](), make_graph(layout, directed=directed), 1.7
-    h, e = np.asarray(jax.random.normal(jax.random.key(1), (2, 5, 2)))
+    h, e = np.random.default_rng(1).normal(size=(2, 5, 2))
     left, right = matrices(model, graph)
-    z = model.closed_form(jnp.concatenate([h, e], axis=1), t, graph)
+    z = np.asarray(eqx.filter_jit(model.closed_form)(jnp.asarray(np.concatenate([h, e], axis=1)), t, graph))
     np.testing.assert_array_equal(z[:, 2:], e)
 
     def rhs(t, flat):
@@ -74,20 +74,30 @@ def test_closed_form_against_scipy(x64, model, directed, layout):
 @models
 def test_the_closed_form_solves_the_field(x64, model):
     """Its derivative in t is the field at every t, and at t = 0 it is the start."""
+
+    @eqx.filter_jit
+    def run(model, t, graph):
+        z0 = model.start(jax.random.normal(jax.random.key(1), (5, 2)))
+        z, dz = jax.jvp(lambda t: model.closed_form(z0, t, graph), (t,), (jnp.ones_like(t),))
+        return z0, z, dz, model(t, z, graph)
+
     model, graph = MODELS[model](), make_graph()
-    z0 = model.start(jax.random.normal(jax.random.key(1), (5, 2)))
-    np.testing.assert_array_equal(z0[:, :2], z0[:, 2:])
-    np.testing.assert_allclose(model.closed_form(z0, 0.0, graph), z0, atol=1e-12)
     for t in (0.0, 0.4, 3.0):
-        z, dz = jax.jvp(lambda t: model.closed_form(z0, t, graph), (t,), (1.0,))
-        np.testing.assert_allclose(dz, model(t, z, graph), atol=1e-10)
+        z0, z, dz, field = map(np.asarray, run(model, jnp.asarray(t), graph))
+        np.testing.assert_array_equal(z0[:, :2], z0[:, 2:])
+        np.testing.assert_allclose(dz, field, atol=1e-10)
+        if t == 0:
+            np.testing.assert_allclose(z, z0, atol=1e-12)
 
 
 def test_gradients_of_the_closed_form_are_finite_where_rates_are_equal(x64):
-    model, graph = MODELS["mixing"](), make_graph()
-    model = eqx.tree_at(lambda m: m.mixing.logits, model, jnp.zeros(2))
-    z0 = model.start(jax.random.normal(jax.random.key(1), (5, 2)))
-    gradient = eqx.filter_grad(lambda m: jnp.sum(m.closed_form(z0, 1.0, graph) ** 2))(model)
+    @eqx.filter_jit
+    @eqx.filter_grad
+    def grad(model, x, graph):
+        return jnp.sum(model.closed_form(model.start(x), 1.0, graph) ** 2)
+
+    model = eqx.tree_at(lambda m: m.mixing.logits, MODELS["mixing"](), jnp.zeros(2))
+    gradient = grad(model, jax.random.normal(jax.random.key(1), (5, 2)), make_graph())
     assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(gradient))
     assert np.abs(gradient.mixing.logits).min() > 1e-3
 
