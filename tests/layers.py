@@ -73,8 +73,8 @@ def make_layer(name):
     layer = eqx.filter_jit(LAYERS[name])(jax.random.key(1))
     rng = np.random.default_rng(2)
     params, static = eqx.partition(layer, eqx.is_inexact_array)
-    params = jax.tree.map(lambda p: jnp.asarray(p + 0.3 * rng.standard_normal(p.shape), p.dtype), in_numpy(params))
-    return eqx.combine(params, static), jnp.asarray(rng.standard_normal((NODES, IN)), float)
+    moved = jax.tree.map(lambda p: (p + 0.3 * rng.standard_normal(p.shape)).astype(p.dtype), in_numpy(params))
+    return eqx.combine(jax.device_put(moved), static), jax.device_put(rng.standard_normal((NODES, IN)))
 
 
 @eqx.filter_jit
