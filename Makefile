@@ -7,8 +7,7 @@ ARGS    ?=
 UV      ?= uv==0.13.7
 
 BIN     := $(VENV)/bin
-# Byte code is made when something is imported: most of what is installed never is.
-PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTEST  := $(BIN)/python -m pytest
 # Compiling is most of what the tests do. XLA's older code for fused operations compiles in about half the time, and leaving
 # optimisations out saves a third of the rest. `make test COMPILE_FAST=` compiles as for everybody, as the other groups do.
@@ -18,6 +17,8 @@ COMPILE := .cache/lock/bin/uv pip compile --quiet --universal --python-version 3
            --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 
 .DEFAULT_GOAL := help
+# Two installations at once would write to one folder.
+.NOTPARALLEL:
 .PHONY: help demo test test-peers test-data test-full test-browser lint format types imports check bench docs peers lock clean
 
 help:  ## print this list

@@ -9,6 +9,9 @@ from unittest import mock
 
 from neuralgde import cli
 
+# To be run first in a process: its last word tells whether it loaded JAX, which takes seconds.
+TELL_OF_JAX = "import atexit, sys; atexit.register(lambda: print('jax' in sys.modules))"
+
 
 class Done(NamedTuple):
     status: int

@@ -22,5 +22,5 @@ def on_device(a: Any, dtype: Any = None) -> Array:
 
 @jax.jit
 def row(arrays: Any, k: Any) -> Any:
-    """Row k of each array, of the first axis or with several k of the first ones; one program serves every k."""
+    """a[k] of each array a, where k may be a tuple; one program serves all of them, and every k."""
     return jax.tree.map(lambda a: a[k], arrays)

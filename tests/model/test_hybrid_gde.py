@@ -269,7 +269,8 @@ def test_paths_stand_side_by_side():
         h = jax.nn.sigmoid(both(x) @ cell.w_xz + both(z) @ cell.w_hz)
         r = jax.nn.sigmoid(both(x) @ cell.w_xr + both(z) @ cell.w_hr)
         new = jnp.tanh(both(x) @ cell.w_xh + both(r * z) @ cell.w_hh)
-        return (layer(z, graph), both(z) @ layer.weight), (cell(x, z, graph), h * z + (1 - h) * new)
+        self_and_graph = z @ layer.weight[:3] + graph.operator("gcn") @ z @ layer.weight[3:]
+        return (layer(z, graph), self_and_graph), (cell(x, z, graph), h * z + (1 - h) * new)
 
     for found, expected in ours_and_expected(small_graph()):
         np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -83,9 +83,9 @@ def ready():
 @pytest.mark.slow
 @pytest.mark.parametrize("point", killed_run.POINTS)
 def test_killed(whole, ready, tmp_path, point):
-    run = ready.Process(target=killed_run.train_until, args=(point, tmp_path))
+    run = ready.Process(target=killed_run.train_until, args=(point, tmp_path), daemon=True)
     run.start()
-    run.join()
+    run.join(timeout=120)
     assert run.exitcode == -signal.SIGKILL
     step = killed_run.POINTS[point][1]
     path = tmp_path / "run.ckpt"

@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from .._arrays import row
+from .._arrays import on_device, row
 from .._errors import InputError
 from .._types import Time
 from ..field import Field, prepare_graph
@@ -57,7 +58,7 @@ class HybridGDE(eqx.Module):
         They are read from the states before the jumps, and cost nothing more.
         """
         sol = self.solve(stream, (), t0)
-        known = jnp.broadcast_to(jnp.arange(len(stream), dtype=jnp.int32) - 1, stream.times.shape)
+        known = on_device(np.broadcast_to(np.arange(len(stream), dtype=np.int32) - 1, stream.times.shape))
         return self._read_all(stream, sol.before, known)
 
     def predict_edges(
