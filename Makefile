@@ -7,7 +7,7 @@ ARGS    ?=
 UV      ?= uv==0.13.7
 
 BIN     := $(VENV)/bin
-# Python makes the byte code of what it imports; pip would make it of everything, which takes as long as to install it.
+# Python makes the byte code of what it imports; pip would make it of everything, most of which nobody does.
 PIP     := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
 PYTEST  := $(BIN)/python -m pytest
 # Compiling is most of what the tests do. XLA's older code for fused operations compiles in about half the time, and leaving
