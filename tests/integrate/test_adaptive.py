@@ -113,6 +113,33 @@ def test_side_by_side_as_alone():
     np.testing.assert_allclose(jax.jit(jax.grad(total))(z0), grads[1].mean(0), atol=1e-12)
 
 
+def test_many_outputs_forwards_and_backwards_alone_and_side_by_side():
+    """More than one block of outputs, the last not full; several steps lie between some, none between others."""
+    rng = np.random.default_rng(3)
+    dense = np.sort(rng.uniform(2.0, 2.2, 80))
+    ahead = np.concatenate([[0.0, 0.0, 0.5], dense, dense[-1:], [4.0, 5.0, 5.0]])
+    both = jnp.asarray([ahead, 3.0 - ahead])
+    weights = jnp.asarray(rng.standard_normal((len(ahead), *Z0.shape)))
+
+    def run(times, field, adjoint):
+        def loss(inputs):
+            states = solve(*inputs, rtol=1e-9, solver="dopri5", adjoint=adjoint).states
+            return jnp.sum(weights * states), states
+
+        inputs = field, jnp.asarray(Z0), times
+        (_, states), grads = eqx.filter_value_and_grad(loss, has_aux=True)(inputs)
+        return states, grads[0].frequency, grads[1]
+
+    field = Pendulums(jnp.asarray(2.0))
+    alone = eqx.filter_jit(lambda times: run(times, field, "checkpoint"))
+    exact = eqx.filter_jit(lambda times: run(times, field, "direct"))
+    side_by_side = eqx.filter_jit(eqx.filter_vmap(lambda times: run(times, field, "checkpoint")))(both)
+    for i, times in enumerate(both):
+        for found, lane, want in zip(alone(times), side_by_side, exact(times), strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(lane[i], found, rtol=1e-9, atol=1e-9)
+
+
 def test_jacobians_share_one_solve():
     def end(z0):
         return solve(PENDULUMS, z0, (0.0, 1.0), 1e-9).states[-1].ravel()[:3]

@@ -1,17 +1,19 @@
 """Adaptive explicit Runge-Kutta steps in one loop, whose gradient goes back over the steps that were accepted."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
+from ..graph._loop import keep_apart
 from ._control import all_finite, expand
 from ._engines import Outcome, Steps, VectorField, combine
 from ._lanes import map_lanes, over_lanes
+from ._outputs import Piece, fill_blocks, interpolate, read_back, write
 from ._record import Record, new_record, note_step, thin, walk_back
 from ._solvers import Pair, explicit_pair
 from ._status import Status
@@ -49,7 +51,7 @@ def _problem(inputs: tuple[PyTree, Any, Array], steps: Steps, field: VectorField
 
 
 class _Lane(NamedTuple):
-    """A solve on its way: where it is, the slope there, the length of the step to try, and what it has put out.
+    """A solve on its way: where it is, the slope there, and the length of the step to try.
 
     `opening` is what the first step should have been, by its error.
     """
@@ -59,7 +61,6 @@ class _Lane(NamedTuple):
     slope: PyTree
     h: Float[Array, ""]
     opening: Float[Array, ""]
-    outputs: PyTree
     done: Bool[Array, ""]
     cause: Int[Array, ""]
     accepted: Int[Array, ""]
@@ -119,44 +120,60 @@ def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
 
 def _outcome(problem: _Problem, axes) -> tuple[Outcome, Any]:
     """The solve where no gradient goes back over its steps: nothing of them is kept."""
-    limit, attempt = problem.steps.max_steps, map_lanes(_attempt, problem, axes)
-    lanes, _ = jax.lax.while_loop(
-        lambda carry: ~jnp.all(carry[0].done) & (carry[1] < limit),
-        lambda carry: (attempt(carry[0]), carry[1] + 1),
-        (map_lanes(_start, problem, axes)(), jnp.asarray(0)),
+    limit, advance = problem.steps.max_steps, _advance(problem, axes)
+    start: tuple[_Lane, PyTree] = map_lanes(_start, problem, axes)()
+    (lanes, outputs), _ = jax.lax.while_loop(
+        lambda carry: ~jnp.all(carry[0][0].done) & (carry[1] < limit),
+        lambda carry: (advance(*carry[0]), carry[1] + 1),
+        (start, jnp.asarray(0)),
     )
-    outcome = map_lanes(_finish, problem, axes)(lanes)
+    outcome = map_lanes(_finish, problem, axes)(lanes, outputs)
     return outcome, jax.tree.map(lambda _: True, outcome)
 
 
 def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
-    limit = problem.steps.max_steps
-    lanes = map_lanes(_start, problem, axes)()
+    limit, advance = problem.steps.max_steps, _advance(problem, axes)
+    lanes, outputs = map_lanes(_start, problem, axes)()
     record = new_record(lanes.t, lanes.y, limit, lanes=axes is not None)
 
     def go_on(carry):
-        lanes, record = carry
+        lanes, _, record = carry
         return ~jnp.all(lanes.done) & (record.tried < limit)
 
-    def advance(carry):
-        lanes, record = carry
-        after = map_lanes(_attempt, problem, axes)(lanes)
-        return after, note_step(record, after.t, lanes.y, lanes=axes is not None)
+    def step(carry):
+        lanes, outputs, record = carry
+        after, outputs = advance(lanes, outputs)
+        return after, outputs, note_step(record, after.t, lanes.y, lanes=axes is not None)
 
     def until_full(carry):
-        lanes, record = carry
+        lanes, outputs, record = carry
         # Not behind the loop: a record that the last step fills need not be thinned.
-        carry = lanes, thin(record, lanes=axes is not None)
-        return jax.lax.while_loop(lambda c: go_on(c) & ~c[1].full, advance, carry)
+        carry = lanes, outputs, thin(record, lanes=axes is not None)
+        return jax.lax.while_loop(lambda c: go_on(c) & ~c[2].full, step, carry)
 
-    lanes, record = jax.lax.while_loop(go_on, until_full, (lanes, record))
-    outcome = map_lanes(_finish, problem, axes)(lanes)
+    lanes, outputs, record = jax.lax.while_loop(go_on, until_full, (lanes, outputs, record))
+    outcome = map_lanes(_finish, problem, axes)(lanes, outputs)
     on_lanes = jax.tree.map(lambda _: True, (outcome, record))
     return (outcome, record), (on_lanes[0], record.lane_axes())
 
 
-def _start(problem: _Problem) -> _Lane:
-    """At t0, with a first step to try."""
+def _advance(problem: _Problem, axes) -> Callable[[_Lane, PyTree], tuple[_Lane, PyTree]]:
+    """One step of every lane, and the outputs that come with it."""
+    attempt, times = map_lanes(_attempt, problem, axes), map_lanes(_output_times, problem, axes)()
+
+    def advance(lanes, outputs):
+        lanes, piece = attempt(lanes)
+        return lanes, outputs if piece is None else write(outputs, times, piece)
+
+    return advance
+
+
+def _output_times(problem: _Problem) -> Float[Array, " times"]:
+    return fill_blocks(problem.times, problem.times[-1])
+
+
+def _start(problem: _Problem) -> tuple[_Lane, PyTree]:
+    """At t0, with a first step to try, and room for outputs where there are any on the way."""
     t0, y0, steps = problem.times[0], problem.y0, problem.steps
     slope = problem.field(t0, y0, problem.args)
     if steps.first_step is not None:
@@ -169,9 +186,9 @@ def _start(problem: _Problem) -> _Lane:
     h = jnp.where(jnp.isfinite(h) & (h > 0), jnp.minimum(h, problem.span), problem.span / 20).astype(t0.dtype)
     outputs = None
     if problem.times.shape[0] > 2:
-        outputs = jax.tree.map(lambda y: jnp.broadcast_to(y, (problem.times.shape[0], *y.shape)), y0)
+        outputs = jax.tree.map(lambda y: fill_blocks(jnp.broadcast_to(y, (problem.times.shape[0], *y.shape)), 0), y0)
     zero = jnp.zeros((), jnp.int32)
-    return _Lane(t0, y0, slope, h, jnp.zeros_like(h), outputs, t0 == problem.times[-1], zero, zero, zero)
+    return _Lane(t0, y0, slope, h, jnp.zeros_like(h), t0 == problem.times[-1], zero, zero, zero), outputs
 
 
 def _first_step(problem: _Problem, slope: PyTree) -> Array:
@@ -207,8 +224,11 @@ def _stages(problem: _Problem, y: PyTree, t: Array, step: Array, slope: PyTree |
     return ks, combine(y, step, pair.weights, ks)
 
 
-def _attempt(problem: _Problem, lane: _Lane) -> _Lane:
-    """Try a step: the lane after it, which stays where it was if the step is rejected or there is none to take."""
+def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
+    """Try a step: the lane after it, which stays where it was if the step is rejected or there is none to take.
+
+    With it comes the solution over the step, if there are outputs that could lie inside.
+    """
     steps, pair = problem.steps, problem.pair
     end = problem.times[-1]
     left = jnp.abs(end - lane.t)
@@ -235,56 +255,38 @@ def _attempt(problem: _Problem, lane: _Lane) -> _Lane:
     eps = jnp.finfo(lane.t.dtype).eps
     stuck = ~keep & ~lane.done & (h <= 16 * eps * jnp.maximum(jnp.abs(lane.t), 1e-6 * problem.span))
     why = jnp.where(finite, Status.STEP_UNDERFLOW.value, Status.NOT_FINITE.value)
-    outputs = lane.outputs
-    if outputs is not None:
-        outputs = jax.tree.map(
-            lambda out, new: jnp.where(expand(_inside(problem, lane.t, t1) & keep, out), new, out),
-            outputs,
-            _dense(problem, lane.y, lane.t, step, ks),
-        )
-    return _Lane(
-        t=jnp.where(keep, t1, lane.t),
+    t_after = jnp.where(keep, t1, lane.t)
+    piece = None
+    if problem.times.shape[0] > 2:
+        piece = Piece(lane.t, t_after, _interpolate_apart(pair, lane.y, step, ks))
+    lane = _Lane(
+        t=t_after,
         y=_where(keep, y1, lane.y),
         slope=_where(keep, ks[-1], lane.slope) if pair.fsal else lane.slope,
         h=jnp.where(lane.done, lane.h, h),
         opening=jnp.where(keep & (lane.accepted == 0), h, lane.opening),
-        outputs=outputs,
         done=lane.done | stuck | (keep & last),
         cause=jnp.where(stuck, why, lane.cause).astype(lane.cause.dtype),
         accepted=lane.accepted + keep.astype(jnp.int32),
         rejected=lane.rejected + (~keep & ~lane.done).astype(jnp.int32),
     )
+    return lane, piece
 
 
-def _inside(problem: _Problem, t: Array, t1: Array) -> Bool[Array, " times"]:
-    """The output times in (t, t1]."""
-    d = problem.direction
-    return (d * problem.times > d * t) & (d * problem.times <= d * t1)
+def _interpolate_apart(pair: Pair, y: PyTree, step: Array, ks: list[PyTree]) -> PyTree:
+    """`interpolate`, which every output reads from: fused with that on a CPU, it would be computed as many times."""
+    plain = functools.partial(interpolate, pair)
+    return jax.lax.platform_dependent(y, step, ks, cpu=functools.partial(keep_apart, plain), default=plain)
 
 
-def _dense(problem: _Problem, y: PyTree, t: Array, step: Array, ks: list[PyTree]) -> PyTree:
-    """The states at all output times by the polynomial of this step, which holds for those inside it."""
-    theta = (problem.times - t) / jnp.where(step == 0, 1, step)
-    # Far outside, powers of theta could overflow.
-    theta = jnp.clip(theta, 0, 1)
-    # The polynomials of all stages by Horner, which fuses; a product with the coefficients would be a library's.
-    last, *others = np.asarray(problem.pair.dense, theta.dtype).T[::-1]
-    weights = functools.reduce(lambda w, c: w * theta[:, None] + c, others, jnp.asarray(last)[None, :])
-    weights = step * theta[:, None] * weights
-
-    def leaf(y, *k):
-        return y + jnp.tensordot(weights.astype(y.dtype), jnp.stack(k), axes=1)
-
-    return jax.tree.map(leaf, y, *ks)
-
-
-def _finish(problem: _Problem, lane: _Lane) -> Outcome:
+def _finish(problem: _Problem, lane: _Lane, outputs: PyTree) -> Outcome:
     reached_end = lane.t == problem.times[-1]
     status = jnp.where(reached_end, Status.SUCCESS.value, Status.MAX_STEPS.value)
     status = jnp.where(lane.cause != Status.SUCCESS, lane.cause, status)
-    states = lane.outputs
-    if states is None:
+    if outputs is None:
         states = jax.tree.map(lambda a, b: jnp.stack([a, b]), problem.y0, lane.y)
+    else:
+        states = jax.tree.map(lambda x: x[: problem.times.shape[0]], outputs)
     tried = lane.accepted + lane.rejected
     stages, once = len(problem.pair.rows), 1 + (problem.steps.first_step is None)
     if problem.steps.first_step is None and problem.steps.guess is not None:
@@ -317,24 +319,19 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
     def forth(inputs, y, t, end):
         return _stages(inputs[0], y, t, end - t, None)[1]
 
-    def back(inputs, carry, y, t, end):
-        problem, _, grads = inputs
+    def back_one(inputs, carry, y, t, end, by_q):
+        problem, _, _ = inputs
         step = end - t
         adjoint, grad_theta = carry
         theta, rest = eqx.partition(problem.args, wanted)
-        dense = problem.times.shape[0] > 2
 
         def run(y, theta):
             at = eqx.tree_at(lambda p: p.args, problem, eqx.combine(theta, rest), is_leaf=lambda x: x is None)
             ks, y1 = _stages(at, y, t, step, None)
-            return (y1, _dense(at, y, t, step, ks)) if dense else (y1, None)
+            return y1, None if by_q is None else interpolate(problem.pair, y, step, ks)
 
         _, pull = jax.vjp(run, y, theta)
-        by_outputs = None
-        if dense:
-            here = _inside(problem, t, end)
-            by_outputs = jax.tree.map(lambda g: jnp.where(expand(here, g), g, 0), grads)
-        by_y, by_theta = pull((adjoint, by_outputs))
+        by_y, by_theta = pull((adjoint, by_q))
         return by_y, jax.tree.map(jnp.add, grad_theta, by_theta)
 
     def end(inputs, carry):
@@ -347,10 +344,19 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
             here = jax.tree.map(lambda g: jnp.sum(jnp.where(expand(at_start, g), g, 0), axis=0), grads)
         return jax.tree.map(jnp.add, adjoint, here), grad_theta
 
+    def all_outputs(inputs):
+        problem, _, grads = inputs
+        return _output_times(problem), jax.tree.map(lambda g: fill_blocks(g, 0), grads)
+
+    times, grads = map_lanes(all_outputs, inputs, axes)()
+    terms = 1 + inputs[0].pair.dense.shape[1]
+
+    def back(carry, y, t, end):
+        by_q = read_back(grads, times, t, end, terms) if times.shape[-1] > 2 else None
+        return map_lanes(back_one, inputs, axes)(carry, y, t, end, by_q)
+
     carry = map_lanes(begin, inputs, axes)()
-    carry = walk_back(
-        record, carry, map_lanes(forth, inputs, axes), map_lanes(back, inputs, axes), lanes=axes is not None
-    )
+    carry = walk_back(record, carry, map_lanes(forth, inputs, axes), back, lanes=axes is not None)
     out = map_lanes(end, inputs, axes)(carry)
     return out, jax.tree.map(lambda _: True, out)
 

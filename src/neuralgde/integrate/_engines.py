@@ -135,11 +135,12 @@ def _diffrax_stats(stats: dict, num_jumps: Array, steps: Steps) -> dict[str, Any
 
 
 class Schedule(NamedTuple):
-    """A fixed grid made on the host: step bounds, and the output slot that each step writes (the last one to wins)."""
+    """A fixed grid made on the host: step bounds, the output slot that each step leads to, whether it arrives there."""
 
     starts: Array
     ends: Array
     slots: Array
+    arrives: Array
     outputs: Array
 
 
@@ -159,7 +160,9 @@ def make_schedule(times: np.ndarray, dt: float, jumps: np.ndarray | None, dtype)
         grid, distinct, outputs = grid[::-1], distinct[::-1], len(distinct) - 1 - outputs
     sign = 1 if grid[-1] >= grid[0] else -1
     slots = np.searchsorted(sign * distinct, sign * grid[1:], side="left")
-    return Schedule(on_device(grid[:-1], dtype), on_device(grid[1:], dtype), on_device(slots), on_device(outputs))
+    arrives = np.diff(slots, append=len(distinct)) != 0
+    bounds = on_device(grid[:-1], dtype), on_device(grid[1:], dtype)
+    return Schedule(*bounds, *map(on_device, (slots, arrives, outputs)))
 
 
 # A loop's gradient copies what it keeps into and out of stacked arrays. For large states that costs a quarter of the
@@ -199,10 +202,11 @@ def run_scan(
 
     def body(carry, bounds):
         y, out, reached, finite = carry
-        start, end, slot = bounds
+        start, end, slot, arrives = bounds
         y = step(y, start, end)
         if not only_ends:
-            out = jax.tree.map(lambda o, v: o.at[slot].set(v), out, y)
+            # Added to zeros and not written: the gradient of writing copies all outputs in every step.
+            out = jax.tree.map(lambda o, v: o.at[slot].add(jnp.where(arrives, v, 0)), out, y)
         finite = finite & all_finite(y)
         return (y, out, jnp.where(finite, end, reached), finite), None
 
@@ -212,7 +216,7 @@ def run_scan(
     first = schedule.starts[0] if count else jnp.zeros((), schedule.starts.dtype)
     init = (y0, out, first, jnp.asarray(True))
     (y, out, reached, finite), _ = jax.lax.scan(
-        body, init, schedule[:3], unroll=_worth_unrolling(y0, count * len(stages.rows))
+        body, init, schedule[:4], unroll=_worth_unrolling(y0, count * len(stages.rows))
     )
     if only_ends:
         states = jax.tree.map(lambda a, b: jnp.stack([a, b]), y0, y)

@@ -129,7 +129,10 @@ def _dense_weights(interpolation: Callable, weights: tuple[float, ...]) -> np.nd
         )
         values = np.stack([np.asarray(inside.evaluate(float(x))) for x in theta])
     powers = theta[:, None] ** (np.arange(degree) + 1)
-    return np.linalg.solve(powers, values).T
+    coefficients = np.linalg.solve(powers, values).T
+    # What is left of powers that the polynomials do not have is rounding.
+    coefficients[np.abs(coefficients) < 1e-12] = 0
+    return coefficients[:, : 1 + np.flatnonzero(coefficients.any(axis=0))[-1]]
 
 
 def evaluations_per_step(solver: diffrax.AbstractSolver) -> tuple[int, int] | None:
