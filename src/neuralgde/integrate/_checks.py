@@ -21,16 +21,13 @@ def as_state(z0: Any) -> Array:
 
 
 def as_times(times: Any, z0: Array, batched: bool) -> tuple[Array, np.ndarray | None]:
-    """The times in the state's precision, and on the host where they are known there."""
+    """The times in the state's precision, and on the host where they are known there. A batch may share them."""
     traced = any(isinstance(t, Tracer) for t in jax.tree.leaves(times))
     host = None if traced else np.asarray(times, float)
     times = jnp.asarray(times).astype(z0.dtype) if host is None else on_device(host, z0.dtype)
-    if batched and times.ndim == 1:
-        times = jnp.broadcast_to(times, (z0.shape[0], *times.shape))
-        host = None if host is None else np.broadcast_to(host, times.shape)
     expected = f"(times,) or ({z0.shape[0]}, times)" if batched else "(times,)"
-    wrong_batch = batched and times.ndim == 2 and times.shape[0] != z0.shape[0]
-    if times.ndim != 1 + batched or wrong_batch or times.shape[-1] == 0:
+    wrong_batch = times.ndim == 2 and not (batched and times.shape[0] == z0.shape[0])
+    if times.ndim not in (1, 2) or wrong_batch or times.shape[-1] == 0:
         raise InputError(f"times: expected shape {expected} with at least one time, got {times.shape}.")
     if host is not None:
         _check_times(host)

@@ -99,14 +99,15 @@ def solve(
 def _solve(
     field, z0, times, graph, jumps, dt, first_step, schedule, solver, rtol, atol, adjoint, max_steps
 ) -> Solution:
-    batched = times.ndim == 2
+    batched = graph is not None and z0.ndim == 3
+    own_times = times.ndim == 2
     mask = None
     if graph is not None:
         graph = _prepare(field, graph, batched)
         mask = jnp.broadcast_to(graph.node_mask, z0.shape[: 1 + batched])
     jumps = None if jumps is None else jnp.asarray(jumps, z0.dtype)
     clock, knots = None, times
-    if batched:
+    if own_times:
         knots = make_clock(times)
         clock = Clock(knots, times)
         jumps = None if jumps is None else knots_of_breakpoints(jumps, times, knots)
@@ -134,10 +135,11 @@ def _solve(
     behind = jnp.where(knots[-1] >= knots[0], knots > outcome.reached, knots < outcome.reached)
     lost = (status != Status.SUCCESS) & behind
     states = jnp.where(expand(lost, outcome.states), jnp.nan, outcome.states)
-    reached = outcome.reached
-    if clock is not None:
+    reached = outcome.reached if clock is None else clock(outcome.reached)[0]
+    if batched:
         states = jnp.moveaxis(states, 0, 1)
-        reached, _ = clock(reached)
+        times = jnp.broadcast_to(times, states.shape[:2])
+        reached = jnp.broadcast_to(reached, states.shape[:1])
     return Solution(times, states, status, reached, outcome.stats)
 
 
@@ -147,14 +149,16 @@ def _vector_field(t, z, args):
     field, graph, clock = args
     if graph is None:
         return field(t, z, graph)
-    if clock is None:
-        dz = field(t, z, graph)
-    else:
-        each_t, rate = clock(t)
-        own_graphs = 0 if graph.senders.ndim == 2 else None
-        dz = eqx.filter_vmap(field, in_axes=(0, 0, own_graphs))(each_t, z, graph) * expand(rate, z)
+    batched = z.ndim == 3
+    t, rate = (t, None) if clock is None else clock(t)
+    if batched:
+        own_times, own_graphs = clock is not None, graph.senders.ndim == 2
+        field = eqx.filter_vmap(field, in_axes=(0 if own_times else None, 0, 0 if own_graphs else None))
+    dz = field(t, z, graph)
+    if rate is not None:
+        dz = dz * expand(rate, z)
     # Absent nodes stay as they are, so that nothing they might become can reach the others.
-    mask = jnp.broadcast_to(graph.node_mask, z.shape[:-1] if clock is not None else z.shape[:1])
+    mask = jnp.broadcast_to(graph.node_mask, z.shape[: 1 + batched])
     return jnp.where(expand(mask, dz), dz, 0)
 
 
