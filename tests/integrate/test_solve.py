@@ -111,6 +111,26 @@ def test_evaluations_of_adaptive_steps_are_counted_exactly(solver):
     assert int(stats["num_evaluations"]) == len(count)
 
 
+class CountingWithJumps:
+    """The same with breakpoints, where a step has to end and the next one begins with a slope of its own."""
+
+    breakpoints = np.array([0.5, 0.7])
+
+    def __init__(self, count):
+        self.field = counting(count)
+
+    def __call__(self, t, z, graph):
+        return self.field(t, z, graph)
+
+
+@pytest.mark.parametrize("solver", ["bosh3", "dopri5", "dopri8"])
+def test_evaluations_are_counted_exactly_where_the_field_jumps(solver):
+    count = []
+    sol = gde.solve(CountingWithJumps(count), jnp.ones(2), [0.0, 0.5, 3.0], solver=solver, rtol=1e-3)
+    jax.effects_barrier()
+    assert int(sol.stats["num_evaluations"]) == len(count)
+
+
 def test_implicit_solvers_count_no_evaluations():
     assert gde.solve(forced().field, jnp.ones(1), [0.0, 1.0], solver="kvaerno3").stats["num_evaluations"] is None
 
@@ -190,6 +210,40 @@ class TestBatch:
         sol = gde.solve(make_field("chebyshev"), self.states(), self.times, graph, **options)
         np.testing.assert_allclose(sol.states, self.alone(graphs, **options), atol=tolerance)
         np.testing.assert_array_equal(sol.states[3], np.stack([self.states()[3]] * 3))
+
+    @pytest.mark.parametrize(
+        "options", [{"solver": "dopri5", "rtol": 1e-9, "atol": 1e-9}, {"solver": "rk4", "dt0": 0.02}], ids=str
+    )
+    def test_common_times_are_one_solve_without_a_clock(self, options):
+        field, graph, times = make_field("chebyshev"), small_graph(), self.times[2]
+        sol = gde.solve(field, self.states(), times, graph, **options)
+        np.testing.assert_array_equal(sol.times, np.stack([times] * 4))
+        np.testing.assert_array_equal(sol.reached, times[-1].repeat(4))
+        for states, z0 in zip(sol.states, self.states(), strict=True):
+            np.testing.assert_allclose(states, gde.solve(field, z0, times, graph, **options).states, atol=1e-6)
+        # As many times as there are samples are still times for all.
+        square = gde.solve(field, self.states(), np.linspace(0, 1, 4), graph, **options)
+        assert square.states.shape == (4, 4, 6, 4)
+
+    def test_gradients_in_times_of_each_sample(self):
+        graph, weights = small_graph(), np.random.default_rng(2).standard_normal((4, 3, 6, 4))
+
+        def field(t, z, graph):
+            return jnp.sin(3 * t) * jnp.cos(z) + 0.3 * z
+
+        @jax.jit
+        def loss(times):
+            sol = gde.solve(field, self.states(), times, graph, solver="dopri5", rtol=1e-10, atol=1e-10, throw=False)
+            return jnp.sum(weights * sol.states)
+
+        # The last sample stands still, and its times cannot move one by one.
+        times, last = jnp.asarray(self.times[:3]), jnp.asarray(self.times[3:])
+        found = jax.jit(jax.grad(lambda times: loss(jnp.concatenate([times, last]))))(times)
+        for place in np.ndindex(times.shape):
+            step = np.zeros(times.shape)
+            step[place] = 1e-5
+            ahead, behind = (loss(jnp.concatenate([times + h, last])) for h in (step, -step))
+            np.testing.assert_allclose(found[place], (ahead - behind) / 2e-5, atol=1e-5)
 
     def test_padding_changes_nothing(self):
         graph = small_graph()

@@ -37,12 +37,35 @@ class _Problem(eqx.Module):
         return pair
 
     @property
+    def fsal(self) -> bool:
+        """Whether a step begins with the slope that the one before ended with: not where the field may jump between."""
+        return self.pair.fsal and self.steps.jumps is None
+
+    @property
     def direction(self) -> Array:
         return jnp.where(self.times[-1] >= self.times[0], 1, -1).astype(self.times.dtype)
 
     @property
     def span(self) -> Array:
         return jnp.abs(self.times[-1] - self.times[0])
+
+    def within(self, t: Array, step: Array, share: float | Array) -> Array:
+        """The time at that share of a step from t; where the field jumps, clear of both ends, which may be jumps."""
+        if self.steps.jumps is None:
+            return t + share * step
+        length = jnp.abs(step)
+        edge = jnp.minimum(self.steps.gap, length / 4)
+        return t + self.direction * jnp.clip(share * length, edge, length - edge)
+
+    def target(self, t: Array) -> Array:
+        """The next time to step onto: a jump of the field between t and the end, or the end."""
+        end, jumps = self.times[-1], self.steps.jumps
+        if jumps is None or jumps.shape[0] == 0:
+            return end
+        clear = 2 * self.steps.gap
+        ahead, behind = self.direction * (jumps - t), self.direction * (end - jumps)
+        ahead = jnp.where((ahead > clear) & (behind > clear), ahead, jnp.inf)
+        return jnp.where(jnp.isfinite(jnp.min(ahead)), jumps[jnp.argmin(ahead)], end)
 
 
 def _problem(inputs: tuple[PyTree, Any, Array], steps: Steps, field: VectorField) -> _Problem:
@@ -69,11 +92,11 @@ class _Lane(NamedTuple):
 
 def can_adapt(steps: Steps) -> bool:
     """Whether `run_adaptive` can take these steps."""
-    return steps.dt is None and steps.jumps is None and explicit_pair(steps.solver) is not None
+    return steps.dt is None and not steps.jumps_move and explicit_pair(steps.solver) is not None
 
 
 def run_adaptive(field: VectorField, y0: PyTree, times: Float[Array, " times"], args: Any, steps: Steps) -> Outcome:
-    """As `run_diffrax` with its checkpoints, for fields that do not jump; several times faster on small systems.
+    """As `run_diffrax` with its checkpoints, unless jumps of the field move; several times faster on small systems.
 
     Under `vmap` each solve keeps its own steps, and all of them share one loop.
     """
@@ -112,7 +135,11 @@ def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
     if not times_wanted:
         return adjoint, grad_args, None
     # An output's derivative in its time is the field there; a solve that starts later misses what the field did.
-    slopes = jax.vmap(lambda t, y: field(t, y, args))(times, states)
+    sides = times
+    if steps.jumps is not None:
+        shares = jnp.abs(times - times[0]) / jnp.where(problem.span > 0, problem.span, 1)
+        sides = problem.within(times[0], problem.direction * problem.span, shares)
+    slopes = jax.vmap(lambda t, y: field(t, y, args))(sides, states)
     moved = jax.tree.map(lambda g, s: jnp.sum(g * s, axis=range(1, g.ndim)), grads, slopes)
     missed = jax.tree.map(lambda a, s: jnp.sum(a * s[0]), adjoint, slopes)
     return adjoint, grad_args, jax.tree.reduce(jnp.add, moved).at[0].add(-jax.tree.reduce(jnp.add, missed))
@@ -175,7 +202,7 @@ def _output_times(problem: _Problem) -> Float[Array, " times"]:
 def _start(problem: _Problem) -> tuple[_Lane, PyTree]:
     """At t0, with a first step to try, and room for outputs where there are any on the way."""
     t0, y0, steps = problem.times[0], problem.y0, problem.steps
-    slope = problem.field(t0, y0, problem.args)
+    slope = problem.field(problem.within(t0, problem.direction * problem.span, 0), y0, problem.args)
     if steps.first_step is not None:
         h = steps.first_step
     elif steps.guess is not None:
@@ -204,7 +231,7 @@ def _first_step(problem: _Problem, slope: PyTree) -> Array:
     h0 = jnp.where(tiny, 1e-6, 0.01 * d0 / jnp.where(tiny, 1, d1)).astype(t0.dtype)
     h0 = jnp.minimum(h0, problem.span)
     step = problem.direction * h0
-    ahead = problem.field(t0 + step, combine(y0, step, [1.0], [slope]), problem.args)
+    ahead = problem.field(problem.within(t0, step, 1), combine(y0, step, [1.0], [slope]), problem.args)
     d2 = size(jax.tree.map(jnp.subtract, ahead, slope)) / jnp.where(h0 > 0, h0, 1)
     worst = jnp.maximum(d1, d2)
     h1 = jnp.where(worst > 1e-15, (0.01 / jnp.where(worst > 1e-15, worst, 1)) ** (1 / (problem.pair.order + 1)), 0)
@@ -220,7 +247,7 @@ def _stages(problem: _Problem, y: PyTree, t: Array, step: Array, slope: PyTree |
         if i == 0 and slope is not None:
             ks.append(slope)
         else:
-            ks.append(problem.field(t + c * step, combine(y, step, row, ks), problem.args))
+            ks.append(problem.field(problem.within(t, step, c), combine(y, step, row, ks), problem.args))
     return ks, combine(y, step, pair.weights, ks)
 
 
@@ -230,14 +257,14 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
     With it comes the solution over the step, if there are outputs that could lie inside.
     """
     steps, pair = problem.steps, problem.pair
-    end = problem.times[-1]
-    left = jnp.abs(end - lane.t)
+    end, target = problem.times[-1], problem.target(lane.t)
+    left = jnp.abs(target - lane.t)
     # A last step may stretch by a hair, so that none is left over by rounding.
-    last = lane.h >= left * (1 - 1e-5)
-    length = jnp.where(last, left, lane.h)
+    arrives = lane.h >= left * (1 - 1e-5)
+    length = jnp.where(arrives, left, lane.h)
     step = problem.direction * length
-    ks, y1 = _stages(problem, lane.y, lane.t, step, lane.slope if pair.fsal else None)
-    t1 = jnp.where(last, end, lane.t + step)
+    ks, y1 = _stages(problem, lane.y, lane.t, step, lane.slope if problem.fsal else None)
+    t1 = jnp.where(arrives, target, lane.t + step)
 
     error = combine(None, step, pair.error, ks)
     scaled = jax.tree.map(
@@ -251,6 +278,8 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
     factor = jnp.where(ratio == 0, _GROW, factor)
     factor = jnp.clip(jnp.where(finite, factor, _SHRINK), jnp.where(keep, 1, _SHRINK), _GROW)
     h = (length * factor.astype(length.dtype)).astype(length.dtype)
+    # A step that was cut short and taken says nothing against the length there was before.
+    h = jnp.where(keep & arrives, jnp.maximum(h, lane.h), h)
 
     eps = jnp.finfo(lane.t.dtype).eps
     stuck = ~keep & ~lane.done & (h <= 16 * eps * jnp.maximum(jnp.abs(lane.t), 1e-6 * problem.span))
@@ -262,10 +291,10 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
     lane = _Lane(
         t=t_after,
         y=_where(keep, y1, lane.y),
-        slope=_where(keep, ks[-1], lane.slope) if pair.fsal else lane.slope,
+        slope=_where(keep, ks[-1], lane.slope) if problem.fsal else lane.slope,
         h=jnp.where(lane.done, lane.h, h),
         opening=jnp.where(keep & (lane.accepted == 0), h, lane.opening),
-        done=lane.done | stuck | (keep & last),
+        done=lane.done | stuck | (keep & arrives & (target == end)),
         cause=jnp.where(stuck, why, lane.cause).astype(lane.cause.dtype),
         accepted=lane.accepted + keep.astype(jnp.int32),
         rejected=lane.rejected + (~keep & ~lane.done).astype(jnp.int32),
@@ -292,7 +321,7 @@ def _finish(problem: _Problem, lane: _Lane, outputs: PyTree) -> Outcome:
     if problem.steps.first_step is None and problem.steps.guess is not None:
         once = once - (problem.steps.guess > 0).astype(jnp.int32)
     # Where there is nowhere to go, the slope at the start is all that was looked at.
-    evaluations = once + (stages - problem.pair.fsal) * tried
+    evaluations = once + (stages - problem.fsal) * tried
     stats = {
         "num_steps": tried,
         "num_accepted_steps": lane.accepted,

@@ -24,6 +24,7 @@ class Steps(NamedTuple):
     """How to step: everything that the engines and the adjoint's backward pass share.
 
     `guess`, which `run_adaptive` alone heeds, is what the first step of a solve like this should have been, else 0.
+    `jumps_move` where the place of a jump depends on what a gradient may be asked for, as times.
     """
 
     solver: diffrax.AbstractSolver
@@ -36,6 +37,7 @@ class Steps(NamedTuple):
     gap: Array
     max_steps: int
     guess: Array | None = None
+    jumps_move: bool = False
 
 
 class Outcome(NamedTuple):

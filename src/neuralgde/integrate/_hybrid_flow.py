@@ -152,6 +152,7 @@ def _engine(z: Array, span: Span, solver: diffrax.AbstractSolver, config: Hybrid
         gap_around(knots),
         max(config.max_steps, (config.num_steps or 0) + 1),
         guess,
+        jumps_move=jumps is not None,
     )
     assert config.adjoint is not None  # by HybridConfig.checked
     return run(rate, z, knots, span, steps, config.adjoint)

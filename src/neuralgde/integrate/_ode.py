@@ -101,15 +101,17 @@ def _solve(
 ) -> Solution:
     batched = graph is not None and z0.ndim == 3
     own_times = times.ndim == 2
-    mask = None
+    mask, jumps_move = None, False
     if graph is not None:
         graph = _prepare(field, graph, batched)
         mask = jnp.broadcast_to(graph.node_mask, z0.shape[: 1 + batched])
     jumps = None if jumps is None else jnp.asarray(jumps, z0.dtype)
     clock, knots = None, times
     if own_times:
-        knots = make_clock(times)
+        # Where the clock has its knots makes no difference to any sample: they are not differentiated.
+        knots = jax.lax.stop_gradient(make_clock(times))
         clock = Clock(knots, times)
+        jumps_move = jumps is not None
         jumps = None if jumps is None else knots_of_breakpoints(jumps, times, knots)
         if times.shape[1] > 2:
             # The rates dt_b/ds change at every output.
@@ -127,7 +129,8 @@ def _solve(
             _vector_field, z0, schedule, args, stages, gap=None if jumps is None else gap, remat=adjoint == "checkpoint"
         )
     else:
-        steps = Steps(solver, rtol, atol, MaskedRMS(mask, batched), dt, first_step, jumps, gap, max_steps)
+        norm = MaskedRMS(mask, batched)
+        steps = Steps(solver, rtol, atol, norm, dt, first_step, jumps, gap, max_steps, jumps_move=jumps_move)
         outcome = run(_vector_field, z0, knots, args, steps, adjoint)
 
     status = jnp.where(all_finite(z0), outcome.status, Status.BAD_STATE.value)

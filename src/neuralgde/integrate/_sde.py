@@ -86,8 +86,9 @@ def solve_sde(
         raise InputError(f"times: expected |t| < 2^30, got {np.abs(host_times).max()}. Take another unit of time.")
     method = SDE_SOLVERS[solver]
     drift, diffusion = (_lift_closure(field, z0, graph, batched) for field in (drift, diffusion))
-    if not batched:
-        z0, times = z0[None], times[None]
+    z0 = z0 if batched else z0[None]
+    # Every trajectory has steps of its own.
+    times = jnp.broadcast_to(times, (z0.shape[0], times.shape[-1]))
     componentwise = (method.componentwise or interpretation == "ito") and _is_componentwise(diffusion, z0, times, graph)
     _check_noise(method, solver, interpretation, componentwise, z0)
 
