@@ -140,6 +140,67 @@ def test_many_outputs_forwards_and_backwards_alone_and_side_by_side():
             np.testing.assert_allclose(lane[i], found, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "rate, cause", [(1.0, gde.Status.MAX_STEPS), (jnp.inf, gde.Status.NOT_FINITE)], ids=["steps", "values"]
+)
+def test_of_many_outputs_those_before_a_failure_are_there(rate, cause):
+    def field(t, z, graph):
+        return jnp.where(t > 1.5, rate, 1.0) * jnp.cos(10 * t) * jnp.ones_like(z)
+
+    times = np.linspace(0.0, 3.0, 200)
+    sol = solve(field, np.zeros(1), times, solver="dopri5", max_steps=2000 if np.isinf(rate) else 20)
+    assert sol.status == cause and 0.3 < sol.reached <= 1.6
+    there = times <= float(sol.reached)
+    assert 20 < there.sum() < 180
+    np.testing.assert_allclose(sol.states[there, 0], np.sin(10 * times[there]) / 10, atol=1e-4)
+    assert np.isnan(sol.states[~there]).all()
+
+
+class Stairs(eqx.Module):
+    """dz/dt is 1 and -2 in turn, and changes at the breakpoints."""
+
+    breakpoints: jax.Array | np.ndarray
+
+    def __call__(self, t, z, graph):
+        odd = jnp.sum(t >= self.breakpoints) % 2
+        return jnp.where(odd, -2.0, 1.0).astype(z.dtype) * jnp.ones_like(z)
+
+
+def test_steps_land_on_jumps_in_single_precision_too():
+    """Far from t = 0, where rounding leaves gaps as wide as some distances between a step's end and a jump."""
+    rng = np.random.default_rng(4)
+    ends = np.array([1000.0, 1003.0, 1010.0])
+    for _ in range(4):
+        at = (1000.1 + 0.5 * np.arange(19) + rng.uniform(0, 0.4, 19)).astype(np.float32)
+        with jax.enable_x64(False):
+
+            def run(first_step, at=at):
+                tight = {"rtol": 1e-3, "atol": 1e-3, "throw": False}
+                return gde.solve(Stairs(at), jnp.zeros(1), ends, first_step=first_step, **tight).states[:, 0]
+
+            # Side by side, with steps that end elsewhere.
+            found = jax.vmap(run)(jnp.asarray(rng.uniform(0.01, 1.0, 5), jnp.float32))
+        edges = np.concatenate([ends[:1], at, ends[-1:]])
+        lengths = np.diff(np.minimum(edges, ends[:, None]), axis=1)
+        exact = lengths[:, ::2].sum(1) - 2 * lengths[:, 1::2].sum(1)
+        np.testing.assert_allclose(found, np.stack([exact] * 5), atol=2e-3)
+
+
+def test_gradients_where_the_field_jumps():
+    """In times, and in the breakpoints themselves."""
+    at, times = jnp.array([0.3, 0.7]), jnp.array([0.0, 0.5, 1.0])
+
+    @jax.jit
+    def end(at, times):
+        return solve(Stairs(at), jnp.zeros(1), times, solver="dopri5").states[:, 0] @ jnp.array([0.0, 1.0, 10.0])
+
+    for there_and_back in (times, times[::-1]):
+        by_at, by_times = jax.grad(end, argnums=(0, 1))(at, there_and_back)
+        by_jumps = [33, -30] if there_and_back is times else [-30, 33]
+        np.testing.assert_allclose(by_at, by_jumps, atol=1e-6)
+        np.testing.assert_allclose(by_times, [-11, -2, 10], atol=1e-6)
+
+
 def test_jacobians_share_one_solve():
     def end(z0):
         return solve(PENDULUMS, z0, (0.0, 1.0), 1e-9).states[-1].ravel()[:3]

@@ -13,7 +13,7 @@ from ..graph._loop import keep_apart
 from ._control import all_finite, expand
 from ._engines import Outcome, Steps, VectorField, combine
 from ._lanes import map_lanes, over_lanes
-from ._outputs import Piece, fill_blocks, interpolate, read_back, write
+from ._outputs import Piece, block_size, fill_blocks, interpolate, read_back, write
 from ._record import Record, new_record, note_step, thin, walk_back
 from ._solvers import Pair, explicit_pair
 from ._status import Status
@@ -49,22 +49,32 @@ class _Problem(eqx.Module):
     def span(self) -> Array:
         return jnp.abs(self.times[-1] - self.times[0])
 
-    def within(self, t: Array, step: Array, share: float | Array) -> Array:
-        """The time at that share of a step from t; where the field jumps, clear of both ends, which may be jumps."""
+    @property
+    def start(self) -> Array:
+        """The first time at which to look at the field."""
+        return self.within(self.times[0], self.direction * self.span, 0)
+
+    def within(self, t: Array, step: Array, share: float) -> Array:
+        """The time at that share of a step from t, on the step's side of jumps at its ends."""
         if self.steps.jumps is None:
             return t + share * step
         length = jnp.abs(step)
         edge = jnp.minimum(self.steps.gap, length / 4)
-        return t + self.direction * jnp.clip(share * length, edge, length - edge)
+        low, high = (jnp.where(self._is_jump(end), edge, 0) for end in (t, t + step))
+        return t + self.direction * jnp.clip(share * length, low, length - high)
+
+    def _is_jump(self, t: Array) -> Bool[Array, ""]:
+        jumps = self.steps.jumps
+        return jnp.asarray(False) if jumps is None else jnp.any(jnp.abs(jumps - t) <= self.steps.gap)
 
     def target(self, t: Array) -> Array:
         """The next time to step onto: a jump of the field between t and the end, or the end."""
         end, jumps = self.times[-1], self.steps.jumps
         if jumps is None or jumps.shape[0] == 0:
             return end
-        clear = 2 * self.steps.gap
+        gap = self.steps.gap
         ahead, behind = self.direction * (jumps - t), self.direction * (end - jumps)
-        ahead = jnp.where((ahead > clear) & (behind > clear), ahead, jnp.inf)
+        ahead = jnp.where((ahead > gap) & (behind > gap), ahead, jnp.inf)
         return jnp.where(jnp.isfinite(jnp.min(ahead)), jumps[jnp.argmin(ahead)], end)
 
 
@@ -96,7 +106,7 @@ def can_adapt(steps: Steps) -> bool:
 
 
 def run_adaptive(field: VectorField, y0: PyTree, times: Float[Array, " times"], args: Any, steps: Steps) -> Outcome:
-    """As `run_diffrax` with its checkpoints, unless jumps of the field move; several times faster on small systems.
+    """As `run_diffrax` with its checkpoints, where it can take the steps; several times faster on small systems.
 
     Under `vmap` each solve keeps its own steps, and all of them share one loop.
     """
@@ -135,11 +145,12 @@ def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
     if not times_wanted:
         return adjoint, grad_args, None
     # An output's derivative in its time is the field there; a solve that starts later misses what the field did.
-    sides = times
+    at = times
     if steps.jumps is not None:
-        shares = jnp.abs(times - times[0]) / jnp.where(problem.span > 0, problem.span, 1)
-        sides = problem.within(times[0], problem.direction * problem.span, shares)
-    slopes = jax.vmap(lambda t, y: field(t, y, args))(sides, states)
+        # A field that jumps at an output counts as it was before, and at the start as it is behind.
+        inwards = problem.direction * jnp.minimum(steps.gap, problem.span / 4)
+        at = jnp.where(times == times[0], times + inwards, times - inwards)
+    slopes = jax.vmap(lambda t, y: field(t, y, args))(at, states)
     moved = jax.tree.map(lambda g, s: jnp.sum(g * s, axis=range(1, g.ndim)), grads, slopes)
     missed = jax.tree.map(lambda a, s: jnp.sum(a * s[0]), adjoint, slopes)
     return adjoint, grad_args, jax.tree.reduce(jnp.add, moved).at[0].add(-jax.tree.reduce(jnp.add, missed))
@@ -147,8 +158,8 @@ def _bwd(residuals, grad_outcome, perturbed, inputs, field, steps):
 
 def _outcome(problem: _Problem, axes) -> tuple[Outcome, Any]:
     """The solve where no gradient goes back over its steps: nothing of them is kept."""
-    limit, advance = problem.steps.max_steps, _advance(problem, axes)
-    start: tuple[_Lane, PyTree] = map_lanes(_start, problem, axes)()
+    limit = problem.steps.max_steps
+    start, advance = _set_out(problem, axes)
     (lanes, outputs), _ = jax.lax.while_loop(
         lambda carry: ~jnp.all(carry[0][0].done) & (carry[1] < limit),
         lambda carry: (advance(*carry[0]), carry[1] + 1),
@@ -159,8 +170,8 @@ def _outcome(problem: _Problem, axes) -> tuple[Outcome, Any]:
 
 
 def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
-    limit, advance = problem.steps.max_steps, _advance(problem, axes)
-    lanes, outputs = map_lanes(_start, problem, axes)()
+    limit = problem.steps.max_steps
+    (lanes, outputs), advance = _set_out(problem, axes)
     record = new_record(lanes.t, lanes.y, limit, lanes=axes is not None)
 
     def go_on(carry):
@@ -184,25 +195,41 @@ def _forward(problem: _Problem, axes) -> tuple[tuple[Outcome, Record], tuple]:
     return (outcome, record), (on_lanes[0], record.lane_axes())
 
 
-def _advance(problem: _Problem, axes) -> Callable[[_Lane, PyTree], tuple[_Lane, PyTree]]:
-    """One step of every lane, and the outputs that come with it."""
-    attempt, times = map_lanes(_attempt, problem, axes), map_lanes(_output_times, problem, axes)()
+def _set_out(problem: _Problem, axes) -> tuple[tuple[_Lane, PyTree], Callable]:
+    """All lanes at the start, with room for outputs if there are any on the way; and what takes them a step on."""
+    times, y0 = map_lanes(_times_and_start, problem, axes)()
+    axis, count = times.ndim - 1, times.shape[-1]
+    times, block = _in_blocks(times, y0)
+    outputs = None
+    if count > 2:
+        # What no step reaches stays as it is: outputs at the start.
+        shape = times.shape[-1:]
+        outputs = jax.tree.map(
+            lambda y: jnp.broadcast_to(jnp.expand_dims(y, axis), (*y.shape[:axis], *shape, *y.shape[axis:])), y0
+        )
+    attempt = map_lanes(_attempt, problem, axes)
 
     def advance(lanes, outputs):
         lanes, piece = attempt(lanes)
-        return lanes, outputs if piece is None else write(outputs, times, piece)
+        return lanes, outputs if piece is None else write(outputs, times, piece, block)
 
-    return advance
-
-
-def _output_times(problem: _Problem) -> Float[Array, " times"]:
-    return fill_blocks(problem.times, problem.times[-1])
+    return (map_lanes(_start, problem, axes)(), outputs), advance
 
 
-def _start(problem: _Problem) -> tuple[_Lane, PyTree]:
-    """At t0, with a first step to try, and room for outputs where there are any on the way."""
+def _times_and_start(problem: _Problem) -> tuple[Array, PyTree]:
+    return problem.times, problem.y0
+
+
+def _in_blocks(times: Float[Array, "*lanes times"], y0: PyTree) -> tuple[Float[Array, "*lanes more_times"], int]:
+    """The output times with the last repeated until blocks are full, and how many are a block."""
+    block = block_size(times.shape[-1], y0)
+    return fill_blocks(times, times.ndim - 1, block, mode="edge"), block
+
+
+def _start(problem: _Problem) -> _Lane:
+    """At t0, with a first step to try."""
     t0, y0, steps = problem.times[0], problem.y0, problem.steps
-    slope = problem.field(problem.within(t0, problem.direction * problem.span, 0), y0, problem.args)
+    slope = problem.field(problem.start, y0, problem.args)
     if steps.first_step is not None:
         h = steps.first_step
     elif steps.guess is not None:
@@ -211,11 +238,8 @@ def _start(problem: _Problem) -> tuple[_Lane, PyTree]:
         h = _first_step(problem, slope)
     # A field that is not finite gives no length; the first step will find out and say so.
     h = jnp.where(jnp.isfinite(h) & (h > 0), jnp.minimum(h, problem.span), problem.span / 20).astype(t0.dtype)
-    outputs = None
-    if problem.times.shape[0] > 2:
-        outputs = jax.tree.map(lambda y: fill_blocks(jnp.broadcast_to(y, (problem.times.shape[0], *y.shape)), 0), y0)
     zero = jnp.zeros((), jnp.int32)
-    return _Lane(t0, y0, slope, h, jnp.zeros_like(h), t0 == problem.times[-1], zero, zero, zero), outputs
+    return _Lane(t0, y0, slope, h, jnp.zeros_like(h), t0 == problem.times[-1], zero, zero, zero)
 
 
 def _first_step(problem: _Problem, slope: PyTree) -> Array:
@@ -231,7 +255,7 @@ def _first_step(problem: _Problem, slope: PyTree) -> Array:
     h0 = jnp.where(tiny, 1e-6, 0.01 * d0 / jnp.where(tiny, 1, d1)).astype(t0.dtype)
     h0 = jnp.minimum(h0, problem.span)
     step = problem.direction * h0
-    ahead = problem.field(problem.within(t0, step, 1), combine(y0, step, [1.0], [slope]), problem.args)
+    ahead = problem.field(problem.start + step, combine(y0, step, [1.0], [slope]), problem.args)
     d2 = size(jax.tree.map(jnp.subtract, ahead, slope)) / jnp.where(h0 > 0, h0, 1)
     worst = jnp.maximum(d1, d2)
     h1 = jnp.where(worst > 1e-15, (0.01 / jnp.where(worst > 1e-15, worst, 1)) ** (1 / (problem.pair.order + 1)), 0)
@@ -260,11 +284,11 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
     end, target = problem.times[-1], problem.target(lane.t)
     left = jnp.abs(target - lane.t)
     # A last step may stretch by a hair, so that none is left over by rounding.
-    arrives = lane.h >= left * (1 - 1e-5)
-    length = jnp.where(arrives, left, lane.h)
+    lands = lane.h >= left * (1 - 1e-5)
+    length = jnp.where(lands, left, lane.h)
     step = problem.direction * length
     ks, y1 = _stages(problem, lane.y, lane.t, step, lane.slope if problem.fsal else None)
-    t1 = jnp.where(arrives, target, lane.t + step)
+    t1 = jnp.where(lands, target, lane.t + step)
 
     error = combine(None, step, pair.error, ks)
     scaled = jax.tree.map(
@@ -279,7 +303,7 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
     factor = jnp.clip(jnp.where(finite, factor, _SHRINK), jnp.where(keep, 1, _SHRINK), _GROW)
     h = (length * factor.astype(length.dtype)).astype(length.dtype)
     # A step that was cut short and taken says nothing against the length there was before.
-    h = jnp.where(keep & arrives, jnp.maximum(h, lane.h), h)
+    h = jnp.where(keep & lands, jnp.maximum(h, lane.h), h)
 
     eps = jnp.finfo(lane.t.dtype).eps
     stuck = ~keep & ~lane.done & (h <= 16 * eps * jnp.maximum(jnp.abs(lane.t), 1e-6 * problem.span))
@@ -294,7 +318,7 @@ def _attempt(problem: _Problem, lane: _Lane) -> tuple[_Lane, Piece | None]:
         slope=_where(keep, ks[-1], lane.slope) if problem.fsal else lane.slope,
         h=jnp.where(lane.done, lane.h, h),
         opening=jnp.where(keep & (lane.accepted == 0), h, lane.opening),
-        done=lane.done | stuck | (keep & arrives & (target == end)),
+        done=lane.done | stuck | (keep & lands & (target == end)),
         cause=jnp.where(stuck, why, lane.cause).astype(lane.cause.dtype),
         accepted=lane.accepted + keep.astype(jnp.int32),
         rejected=lane.rejected + (~keep & ~lane.done).astype(jnp.int32),
@@ -373,15 +397,14 @@ def _backward(inputs: tuple[_Problem, Record, PyTree], axes, wanted) -> tuple[tu
             here = jax.tree.map(lambda g: jnp.sum(jnp.where(expand(at_start, g), g, 0), axis=0), grads)
         return jax.tree.map(jnp.add, adjoint, here), grad_theta
 
-    def all_outputs(inputs):
-        problem, _, grads = inputs
-        return _output_times(problem), jax.tree.map(lambda g: fill_blocks(g, 0), grads)
-
-    times, grads = map_lanes(all_outputs, inputs, axes)()
+    (times, y0), all_grads = map_lanes(lambda inputs: (_times_and_start(inputs[0]), inputs[2]), inputs, axes)()
+    on_the_way = times.shape[-1] > 2
+    times, block = _in_blocks(times, y0)
+    all_grads = jax.tree.map(lambda g: fill_blocks(g, times.ndim - 1, block), all_grads)
     terms = 1 + inputs[0].pair.dense.shape[1]
 
     def back(carry, y, t, end):
-        by_q = read_back(grads, times, t, end, terms) if times.shape[-1] > 2 else None
+        by_q = read_back(all_grads, times, t, end, terms, block) if on_the_way else None
         return map_lanes(back_one, inputs, axes)(carry, y, t, end, by_q)
 
     carry = map_lanes(begin, inputs, axes)()

@@ -24,7 +24,7 @@ class Steps(NamedTuple):
     """How to step: everything that the engines and the adjoint's backward pass share.
 
     `guess`, which `run_adaptive` alone heeds, is what the first step of a solve like this should have been, else 0.
-    `jumps_move` where the place of a jump depends on what a gradient may be asked for, as times.
+    `jumps_move` where a gradient may be asked for in what the place of a jump depends on.
     """
 
     solver: diffrax.AbstractSolver

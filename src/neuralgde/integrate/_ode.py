@@ -78,6 +78,8 @@ def solve(
     field = _lift_closure(field, z0, graph, batched)
 
     jumps = breakpoints_of(field)
+    # A batch with times of its own meets breakpoints where those say.
+    jumps_move = isinstance(jumps, Tracer) or (jumps is not None and times.ndim == 2 and host_times is None)
     schedule, limit = None, max_steps
     if host_times is not None and isinstance(dt0, int | float) and not isinstance(jumps, Tracer):
         schedule = _fixed_grid(host_times, dt0, jumps, z0.dtype)
@@ -90,33 +92,35 @@ def solve(
         return None if x is None else jnp.asarray(x, z0.dtype)
 
     sol = _solve(
-        field, z0, times, graph, jumps, scalar(dt0), scalar(first_step), schedule, solver, rtol, atol, adjoint, limit
-    )
+        field, z0, times, graph, jumps, jumps_move, scalar(dt0), scalar(first_step), schedule, solver, rtol, atol,
+        adjoint, limit,
+    )  # fmt: skip
     return raise_or_return(sol, field, max_steps) if throw else sol
 
 
 @eqx.filter_jit
 def _solve(
-    field, z0, times, graph, jumps, dt, first_step, schedule, solver, rtol, atol, adjoint, max_steps
+    field, z0, times, graph, jumps, jumps_move, dt, first_step, schedule, solver, rtol, atol, adjoint, max_steps
 ) -> Solution:
     batched = graph is not None and z0.ndim == 3
     own_times = times.ndim == 2
-    mask, jumps_move = None, False
+    mask = None
     if graph is not None:
         graph = _prepare(field, graph, batched)
         mask = jnp.broadcast_to(graph.node_mask, z0.shape[: 1 + batched])
     jumps = None if jumps is None else jnp.asarray(jumps, z0.dtype)
-    clock, knots = None, times
+    clock, knots, gap = None, times, gap_around(times)
     if own_times:
         # Where the clock has its knots makes no difference to any sample: they are not differentiated.
         knots = jax.lax.stop_gradient(make_clock(times))
         clock = Clock(knots, times)
-        jumps_move = jumps is not None
-        jumps = None if jumps is None else knots_of_breakpoints(jumps, times, knots)
+        if jumps is None:
+            gap = gap_around(knots)
+        else:
+            jumps = knots_of_breakpoints(jumps, times, knots)
         if times.shape[1] > 2:
             # The rates dt_b/ds change at every output.
             jumps = knots[1:-1] if jumps is None else jnp.concatenate([jumps, knots[1:-1]])
-    gap = gap_around(times)
     right_times = times_are_right(times)
     args = (field, graph, clock)
 
